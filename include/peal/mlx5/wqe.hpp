@@ -1,0 +1,140 @@
+// Send WQE formats (mlx5 PRM, send queue WQE): what lies in a 64-byte slot of the send queue.
+// Each 16-byte segment has a value type, an encoder and a decoder; no behaviour.
+// Memory order is little-endian words holding big-endian fields.
+#pragma once
+
+#include <cstdint>
+
+#include "peal/core/config.hpp"
+#include "peal/core/types.hpp"
+
+namespace peal::mlx5 {
+
+inline constexpr std::uint32_t kSlotBytes = 64;  // one WQEBB
+inline constexpr std::uint32_t kSegmentBytes = 16;
+inline constexpr std::uint32_t kMaxSqDepth = 32768;  // 16-bit indices must tell a full ring apart
+inline constexpr std::uint32_t kInlineFlag = 0x80000000u;
+
+// 16 bytes as two native words, in memory order: the unit in which segments are stored.
+struct alignas(16) Words16 {
+  std::uint64_t lo = 0;
+  std::uint64_t hi = 0;
+};
+static_assert(sizeof(Words16) == kSegmentBytes);
+
+// One slot of the send queue.
+struct alignas(64) Slot {
+  Words16 segment[4];
+};
+static_assert(sizeof(Slot) == kSlotBytes);
+
+enum class Opcode : std::uint8_t {
+  kNop = 0x00,
+  kRdmaWrite = 0x08,
+  kRdmaWriteImm = 0x09,
+  kSend = 0x0a,
+  kWait = 0x0f,
+  kRdmaRead = 0x10,
+  kCompareSwap = 0x11,
+  kFetchAdd = 0x12,
+  kMaskedCompareSwap = 0x14,
+  kMaskedFetchAdd = 0x15,
+  kDump = 0x23,
+};
+
+PEAL_HOST_DEVICE constexpr const char* opcode_name(std::uint8_t opcode) {
+  switch (static_cast<Opcode>(opcode)) {
+    case Opcode::kNop: return "NOP";
+    case Opcode::kRdmaWrite: return "RDMA_WRITE";
+    case Opcode::kRdmaWriteImm: return "RDMA_WRITE_IMM";
+    case Opcode::kSend: return "SEND";
+    case Opcode::kWait: return "WAIT";
+    case Opcode::kRdmaRead: return "RDMA_READ";
+    case Opcode::kCompareSwap: return "ATOMIC_CS";
+    case Opcode::kFetchAdd: return "ATOMIC_FA";
+    case Opcode::kMaskedCompareSwap: return "ATOMIC_MASKED_CS";
+    case Opcode::kMaskedFetchAdd: return "ATOMIC_MASKED_FA";
+    case Opcode::kDump: return "DUMP";
+  }
+  return "unknown opcode";
+}
+
+// fm_ce_se, byte 11 of the ctrl segment: fence [7:5], completion [3:2], solicited [1].
+inline constexpr std::uint8_t kCompletionMask = 0x0c;
+inline constexpr std::uint8_t kCompletionOnError = 0x00;
+inline constexpr std::uint8_t kCompletionAlways = 0x08;
+
+namespace detail {
+PEAL_HOST_DEVICE constexpr std::uint64_t pair_of_be32(std::uint32_t first, std::uint32_t second) {
+  return std::uint64_t{swap_bytes(first)} | (std::uint64_t{swap_bytes(second)} << 32);
+}
+PEAL_HOST_DEVICE constexpr std::uint32_t first_be32(std::uint64_t word) {
+  return swap_bytes(static_cast<std::uint32_t>(word));
+}
+PEAL_HOST_DEVICE constexpr std::uint32_t second_be32(std::uint64_t word) {
+  return swap_bytes(static_cast<std::uint32_t>(word >> 32));
+}
+}  // namespace detail
+
+// Bytes 0-15 of every WQE. `ds` counts 16-byte segments, this one included.
+struct CtrlSeg {
+  std::uint8_t opmod = 0;
+  std::uint16_t wqe_index = 0;
+  std::uint8_t opcode = 0;
+  Qpn qpn;
+  std::uint8_t ds = 0;
+  std::uint8_t fm_ce_se = 0;
+  std::uint32_t imm = 0;
+};
+
+PEAL_HOST_DEVICE constexpr Words16 encode(const CtrlSeg& s) {
+  return {detail::pair_of_be32(
+              (std::uint32_t{s.opmod} << 24) | (std::uint32_t{s.wqe_index} << 8) | s.opcode,
+              (s.qpn.value << 8) | s.ds),
+          detail::pair_of_be32(s.fm_ce_se, s.imm)};
+}
+
+PEAL_HOST_DEVICE constexpr CtrlSeg decode_ctrl(const Words16& w) {
+  const std::uint32_t d0 = detail::first_be32(w.lo);
+  const std::uint32_t d1 = detail::second_be32(w.lo);
+  CtrlSeg s;
+  s.opmod = static_cast<std::uint8_t>(d0 >> 24);
+  s.wqe_index = static_cast<std::uint16_t>(d0 >> 8);
+  s.opcode = static_cast<std::uint8_t>(d0);
+  s.qpn = Qpn(d1 >> 8);
+  s.ds = static_cast<std::uint8_t>(d1 & 0x3f);
+  s.fm_ce_se = static_cast<std::uint8_t>(detail::first_be32(w.hi));
+  s.imm = detail::second_be32(w.hi);
+  return s;
+}
+
+// Bytes 16-31 of an RDMA operation: where at the peer.
+struct RaddrSeg {
+  std::uint64_t address = 0;
+  Rkey rkey;
+};
+
+PEAL_HOST_DEVICE constexpr Words16 encode(const RaddrSeg& s) {
+  return {swap_bytes(s.address), detail::pair_of_be32(s.rkey.value, 0)};
+}
+
+PEAL_HOST_DEVICE constexpr RaddrSeg decode_raddr(const Words16& w) {
+  return {swap_bytes(w.lo), Rkey(detail::first_be32(w.hi))};
+}
+
+// A gather entry: local memory. byte_count is 31 bits; bit 31 would read as inline data.
+struct DataSeg {
+  std::uint32_t byte_count = 0;
+  Lkey lkey;
+  std::uint64_t address = 0;
+};
+
+PEAL_HOST_DEVICE constexpr Words16 encode(const DataSeg& s) {
+  return {detail::pair_of_be32(s.byte_count, s.lkey.value), swap_bytes(s.address)};
+}
+
+PEAL_HOST_DEVICE constexpr DataSeg decode_data(const Words16& w) {
+  return {detail::first_be32(w.lo), Lkey(detail::second_be32(w.lo)), swap_bytes(w.hi)};
+}
+
+}  // namespace peal::mlx5
