@@ -1,0 +1,68 @@
+// One send queue with its completion queue, as plain data: what the control path exports and the
+// data path works on. Copied freely; it owns nothing, and the memory it names must outlive its use.
+#pragma once
+
+#include <cstdint>
+
+#include "peal/core/config.hpp"
+#include "peal/core/types.hpp"
+#include "peal/memory/scope.hpp"
+#include "peal/mlx5/cqe.hpp"
+#include "peal/mlx5/wqe.hpp"
+
+namespace peal {
+
+// In which order a submission rings and records.
+enum class DoorbellOrder : std::uint8_t {
+  kRingRecordRing,  // the original: an early ring, the record, a second ring
+  kRecordRing,      // the canonical order
+};
+
+// How several producers make a contiguous prefix of written WQEs.
+enum class PublishOrder : std::uint8_t {
+  kInOrder,  // the original: each waits for its predecessor, then rings under a lock
+  kCombine,  // each leaves a mark; one of them rings for all
+};
+
+PEAL_HOST_DEVICE constexpr const char* doorbell_order_name(DoorbellOrder d) {
+  return d == DoorbellOrder::kRingRecordRing ? "ring_record_ring" : "record_ring";
+}
+PEAL_HOST_DEVICE constexpr const char* publish_order_name(PublishOrder p) {
+  return p == PublishOrder::kInOrder ? "in_order" : "combine";
+}
+
+// Both default to the original.
+struct SubmitOptions {
+  DoorbellOrder doorbell = DoorbellOrder::kRingRecordRing;
+  PublishOrder publish = PublishOrder::kInOrder;
+};
+
+// The counters that the producers of one queue share. All are 64-bit and free-running; each lies on
+// a line of its own. Writers and readers are producers only: the NIC sees none of this.
+struct QueueState {
+  alignas(64) std::uint64_t reserved = 0;  // slots handed out; compare-swap by each reserver
+  alignas(64) std::uint64_t ready = 0;  // end of the written prefix; the publisher whose turn it is
+  alignas(64) std::uint64_t pending = 0;    // publishers not yet combined; added to by all
+  alignas(64) std::uint64_t rung = 0;       // announced to the NIC so far; the ringer
+  std::uint64_t doorbells = 0;              // doorbell stores so far; the ringer
+  alignas(64) std::uint64_t completed = 0;  // every WQE below succeeded; forward only, any poller
+  alignas(64) std::uint64_t error = 0;      // LatchedError; the first poller to see one
+  alignas(64) std::uint32_t ring_lock = 0;  // in_order publishing only
+};
+
+struct QueueHandle {
+  mlx5::Slot* sq = nullptr;           // `depth` slots; producers write, the NIC reads
+  std::uint32_t* dbrec = nullptr;     // the send word of the doorbell record
+  std::uint64_t* doorbell = nullptr;  // the UAR register, or what stands for it
+  const mlx5::Cqe* nic_cq = nullptr;  // `depth` entries; the NIC writes
+  QueueState* state = nullptr;
+  std::uint64_t* marks = nullptr;       // `depth` end counters, by first slot; combine only
+  const std::uint32_t* stop = nullptr;  // optional: non-zero ends every wait with kStopped
+  std::uint64_t cq_base = 0;            // CQE number = WQE index + cq_base, modulo 2^64
+  std::uint64_t max_message_bytes = 0;  // the NIC's limit for one WQE, at most 2^30
+  std::uint32_t depth = 0;              // slots of the SQ, a power of two, at most 32768
+  Qpn qpn;
+  FenceScope fence_scope = FenceScope::kSystem;  // that the NIC's place asks for
+};
+
+}  // namespace peal
