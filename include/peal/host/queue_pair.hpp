@@ -1,0 +1,68 @@
+// A reliable-connected queue pair for one-sided operations, made through DevX commands: send queue,
+// completion queue, doorbell record, UAR. No receive queue.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "peal/core/types.hpp"
+#include "peal/device/queue_handle.hpp"
+#include "peal/host/context.hpp"
+
+namespace peal {
+
+struct QueuePairOptions {
+  std::uint32_t depth = 1024;  // slots; a power of two up to the device's limit
+  // Index of the first WQE. Hardware starts at 0; a software ConnectX can be told to start
+  // elsewhere, and then both must agree.
+  std::uint64_t first_wqe_index = 0;
+  // When a peer does not answer: each attempt waits 4.096 us * 2^ack_timeout (1 to 31; 18 is 1.07
+  // s), and there are retry_count (0 to 7) more after the first. Then the WQE fails with syndrome
+  // 0x15.
+  std::uint8_t ack_timeout = 18;
+  std::uint8_t retry_count = 6;
+};
+
+// What the peer must know to connect.
+struct QueuePairAddress {
+  Qpn qpn;
+  Psn psn;  // of the first packet that this side will send
+  std::uint16_t lid = 0;
+  std::uint32_t mtu_bytes = 0;
+};
+
+enum class QueuePairState : std::uint8_t { kReset, kInit, kRtr, kRts, kError, kUnknown };
+const char* queue_pair_state_name(QueuePairState state);
+
+// Move-only. Destroys its objects in order when destroyed: QP, CQ, UAR, rings. Any one thread at a
+// time; the data path works on handle() and needs no lock against it.
+class QueuePair {
+ public:
+  // Throws Error; on failure nothing is left behind.
+  static QueuePair create(const Context& context, const QueuePairOptions& options = {});
+  QueuePair(QueuePair&&) noexcept;
+  QueuePair& operator=(QueuePair&&) noexcept;
+  ~QueuePair();
+
+  QueuePairAddress address() const;
+
+  // INIT, RTR, RTS. The MTU becomes the smaller of both sides'. Throws Error, naming the
+  // transition.
+  void connect(const QueuePairAddress& peer);
+
+  // To the error state: every posted WQE completes, flushed. Throws Error.
+  void to_error();
+
+  // Asks the device. Throws Error.
+  QueuePairState state() const;
+
+  // For the data path; valid as long as this object. `stop` may be set by the caller.
+  QueueHandle handle() const;
+
+ private:
+  struct Impl;
+  explicit QueuePair(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace peal

@@ -1,0 +1,104 @@
+#include "peal/host/context.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include "host/context_impl.hpp"
+#include "host/devx.hpp"
+
+namespace peal {
+namespace {
+
+namespace devx = mlx5::devx;
+
+std::uint32_t mtu_bytes(ibv_mtu mtu) {
+  return 128u << static_cast<unsigned>(mtu);
+}
+
+ibv_context* open_by_name(verbs::Verbs& verbs, const std::string& wanted, std::string* name) {
+  int count = 0;
+  ibv_device** list = verbs.get_device_list(&count);
+  if (list == nullptr) throw system_error(errno, "listing RDMA devices");
+  std::string seen;
+  ibv_context* opened = nullptr;
+  int error = ENODEV;
+  for (int i = 0; i < count && opened == nullptr; ++i) {
+    const std::string candidate = verbs.get_device_name(list[i]);
+    seen += (seen.empty() ? "" : ", ") + candidate;
+    if (!wanted.empty() && candidate != wanted) continue;
+    *name = candidate;
+    opened = verbs.open_device(list[i]);
+    error = errno;
+  }
+  verbs.free_device_list(list);
+  if (opened != nullptr) return opened;
+  if (name->empty()) {
+    throw Error(ENODEV, count == 0
+                            ? "there is no RDMA device"
+                            : "there is no RDMA device '" + wanted + "'; there are: " + seen);
+  }
+  throw system_error(error, "opening device " + *name);
+}
+
+}  // namespace
+
+Context::Impl::~Impl() {
+  if (pd != nullptr) verbs().dealloc_pd(pd);
+  if (device != nullptr) verbs().close_device(device);
+}
+
+Context Context::open(Provider provider, const ContextOptions& options) {
+  auto impl = std::make_shared<Impl>();
+  impl->provider = std::move(provider);
+  impl->port = options.port;
+  verbs::Verbs& verbs = impl->verbs();
+  impl->device = open_by_name(verbs, options.device, &impl->name);
+
+  ibv_port_attr port{};
+  if (const int error = verbs.query_port(impl->device, options.port, &port)) {
+    throw system_error(error,
+                       "querying port " + std::to_string(options.port) + " of " + impl->name);
+  }
+  if (port.state != IBV_PORT_ACTIVE) {
+    throw Error(ENETDOWN,
+                "port " + std::to_string(options.port) + " of " + impl->name + " is not active");
+  }
+  impl->lid = port.lid;
+  impl->active_mtu_bytes = mtu_bytes(port.active_mtu);
+
+  host::Command<devx::query_hca_cap::kInBytes, devx::query_hca_cap::kOutBytes> query(
+      devx::CommandOpcode::kQueryHcaCap);
+  query.set(devx::header::op_mod, devx::query_hca_cap::kGeneral << 1 | 1);
+  if (const int error = verbs.devx_general_cmd(impl->device, query.in.data(), query.in.size(),
+                                               query.out.data(), query.out.size())) {
+    throw query.failure(error, "QUERY_HCA_CAP on " + impl->name);
+  }
+  const std::byte* caps = devx::at(query.out.data(), devx::query_hca_cap::capability);
+  if (devx::get(caps, devx::hca_cap::rc) == 0) {
+    throw Error(ENOTSUP, impl->name + " has no reliable-connected queue pairs");
+  }
+  const auto log_depth = devx::get(caps, devx::hca_cap::log_max_qp_sz);
+  impl->max_sq_depth = log_depth < 15 ? 1u << log_depth : mlx5::kMaxSqDepth;
+
+  impl->pd = verbs.alloc_pd(impl->device);
+  if (impl->pd == nullptr) throw system_error(errno, "allocating a protection domain");
+  if (const int error = verbs.query_pdn(impl->pd, &impl->pdn)) {
+    throw system_error(error, "asking for the protection domain's number");
+  }
+  return Context(std::move(impl));
+}
+
+const std::string& Context::device_name() const {
+  return impl_->name;
+}
+std::uint16_t Context::lid() const {
+  return impl_->lid;
+}
+std::uint32_t Context::active_mtu_bytes() const {
+  return impl_->active_mtu_bytes;
+}
+std::uint32_t Context::max_sq_depth() const {
+  return impl_->max_sq_depth;
+}
+
+}  // namespace peal

@@ -1,0 +1,30 @@
+// What a Context holds, for the other objects of the control path.
+#pragma once
+
+#include "peal/host/context.hpp"
+#include "peal/mlx5/wqe.hpp"
+#include "verbs/verbs.hpp"
+
+namespace peal {
+
+struct Context::Impl {
+  Provider provider;
+  ibv_context* device = nullptr;
+  ibv_pd* pd = nullptr;
+  std::uint32_t pdn = 0;
+  std::string name;
+  std::uint8_t port = 1;
+  std::uint16_t lid = 0;
+  std::uint32_t active_mtu_bytes = 0;
+  std::uint32_t max_sq_depth = 0;
+
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl();
+
+  verbs::Verbs& verbs() const { return *provider.verbs; }
+  verbs::DeviceMemory& memory() const { return *provider.memory; }
+};
+
+}  // namespace peal

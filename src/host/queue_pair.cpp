@@ -1,0 +1,303 @@
+#include "peal/host/queue_pair.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "host/context_impl.hpp"
+#include "host/devx.hpp"
+#include "peal/mlx5/doorbell.hpp"
+
+namespace peal {
+namespace {
+
+namespace devx = mlx5::devx;
+
+// Flags of mlx5dv_devx_alloc_uar; the non-cached type is right for one 8-byte store.
+constexpr std::uint32_t kUarNonCached = 1;
+
+constexpr std::uint32_t kLogMaxMessage = 30;  // 1 GiB: the most that a data segment can say
+constexpr std::uint32_t kRnrRetry = 6;
+
+// A start PSN that an old packet of a reused QPN does not fall on.
+Psn random_psn() {
+  static thread_local std::mt19937 generator{std::random_device{}()};
+  return Psn(static_cast<std::uint32_t>(generator()));
+}
+
+}  // namespace
+
+const char* queue_pair_state_name(QueuePairState state) {
+  switch (state) {
+    case QueuePairState::kReset: return "RST";
+    case QueuePairState::kInit: return "INIT";
+    case QueuePairState::kRtr: return "RTR";
+    case QueuePairState::kRts: return "RTS";
+    case QueuePairState::kError: return "ERR";
+    case QueuePairState::kUnknown: break;
+  }
+  return "unknown";
+}
+
+struct QueuePair::Impl {
+  // Device memory that is registered as a umem.
+  struct Ring {
+    void* memory = nullptr;
+    std::size_t bytes = 0;
+    mlx5dv_devx_umem* umem = nullptr;
+  };
+
+  explicit Impl(const Context& c) : context(c) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl();
+
+  void make_ring(Ring* ring, std::size_t bytes, const char* what);
+  void make_cq();
+  void make_qp();
+  void modify(devx::CommandOpcode opcode,
+              host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes>& command) const;
+  verbs::Verbs& verbs() const { return context.impl().verbs(); }
+
+  Context context;
+  QueuePairOptions options;
+  Ring sq;
+  Ring cq;
+  Ring dbrec;
+  mlx5dv_devx_uar* uar = nullptr;
+  void* doorbell = nullptr;
+  mlx5dv_devx_obj* cq_object = nullptr;
+  mlx5dv_devx_obj* qp_object = nullptr;
+  std::uint32_t cqn = 0;
+  Qpn qpn;
+  Psn psn;
+  QueueState* state = nullptr;
+  std::uint64_t* marks = nullptr;
+};
+
+QueuePair::Impl::~Impl() {
+  verbs::DeviceMemory& memory = context.impl().memory();
+  if (qp_object != nullptr) verbs().devx_obj_destroy(qp_object);
+  if (cq_object != nullptr) verbs().devx_obj_destroy(cq_object);
+  if (doorbell != nullptr) memory.unmap_uar(doorbell);
+  if (uar != nullptr) verbs().devx_free_uar(uar);
+  for (Ring* ring : {&sq, &cq, &dbrec}) {
+    if (ring->umem != nullptr) verbs().devx_umem_dereg(ring->umem);
+    if (ring->memory != nullptr) memory.release(ring->memory, ring->bytes);
+  }
+  if (marks != nullptr) memory.release(marks, options.depth * sizeof(std::uint64_t));
+  if (state != nullptr) memory.release(state, sizeof(QueueState));
+}
+
+void QueuePair::Impl::make_ring(Ring* ring, std::size_t bytes, const char* what) {
+  ring->memory = context.impl().memory().allocate(bytes);
+  if (ring->memory == nullptr) {
+    throw system_error(errno, "allocating " + std::to_string(bytes) + " bytes for the " + what);
+  }
+  ring->bytes = bytes;
+  ring->umem =
+      verbs().devx_umem_reg(context.impl().device, ring->memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+  if (ring->umem == nullptr) {
+    throw system_error(errno, std::string("registering the umem of the ") + what);
+  }
+}
+
+void QueuePair::Impl::make_cq() {
+  make_ring(&cq, std::size_t{options.depth} * mlx5::kCqeBytes, "completion queue");
+  auto* entries = static_cast<mlx5::Cqe*>(cq.memory);
+  for (std::uint32_t i = 0; i < options.depth; ++i) {
+    entries[i].word[mlx5::kCqeOwnerWord] = swap_bytes(std::uint32_t{mlx5::kInitialOpOwn});
+  }
+  std::uint32_t eqn = 0;
+  if (const int error = verbs().devx_query_eqn(context.impl().device, 0, &eqn)) {
+    throw system_error(error, "asking for an event queue's number");
+  }
+
+  namespace create = devx::create_cq;
+  host::Command<create::kInBytes, create::kOutBytes> command(devx::CommandOpcode::kCreateCq);
+  const auto in_context = [](devx::Field f) { return devx::within(create::cq_context, f); };
+  command.set(in_context(devx::cqc::cqe_sz), devx::cqc::kCqeSize64Bytes);
+  // Nobody writes a consumer record: the ring's credit keeps the CQ from overrunning.
+  command.set(in_context(devx::cqc::oi), 1);
+  command.set(in_context(devx::cqc::log_cq_size),
+              static_cast<std::uint64_t>(std::countr_zero(options.depth)));
+  command.set(in_context(devx::cqc::uar_page), uar->page_id);
+  command.set(in_context(devx::cqc::c_eqn), eqn);
+  command.set(in_context(devx::cqc::dbr_umem_valid), 1);
+  command.set(in_context(devx::cqc::dbr_umem_id), dbrec.umem->umem_id);
+  command.set(in_context(devx::cqc::dbr_addr), mlx5::kDbrecBytes);
+  command.set(create::cq_umem_valid, 1);
+  command.set(create::cq_umem_id, cq.umem->umem_id);
+  command.set(create::cq_umem_offset, 0);
+  cq_object = verbs().devx_obj_create(context.impl().device, command.in.data(), command.in.size(),
+                                      command.out.data(), command.out.size());
+  if (cq_object == nullptr) throw command.failure(errno, "CREATE_CQ");
+  cqn = static_cast<std::uint32_t>(command.get(create::cqn));
+}
+
+void QueuePair::Impl::make_qp() {
+  namespace create = devx::create_qp;
+  host::Command<create::kInBytes, create::kOutBytes> command(devx::CommandOpcode::kCreateQp);
+  const auto in_context = [](devx::Field f) { return devx::within(create::qpc, f); };
+  command.set(in_context(devx::qpc::st), devx::qpc::kServiceTypeRc);
+  command.set(in_context(devx::qpc::pm_state), devx::qpc::kPmStateMigrated);
+  command.set(in_context(devx::qpc::pd), context.impl().pdn);
+  command.set(in_context(devx::qpc::log_sq_size),
+              static_cast<std::uint64_t>(std::countr_zero(options.depth)));
+  command.set(in_context(devx::qpc::rq_type), devx::qpc::kRqTypeNone);
+  command.set(in_context(devx::qpc::uar_page), uar->page_id);
+  command.set(in_context(devx::qpc::cqn_snd), cqn);
+  command.set(in_context(devx::qpc::cqn_rcv), cqn);
+  command.set(in_context(devx::qpc::dbr_umem_valid), 1);
+  command.set(in_context(devx::qpc::dbr_umem_id), dbrec.umem->umem_id);
+  command.set(in_context(devx::qpc::dbr_addr), 0);
+  command.set(create::wq_umem_valid, 1);
+  command.set(create::wq_umem_id, sq.umem->umem_id);
+  command.set(create::wq_umem_offset, 0);
+  qp_object = verbs().devx_obj_create(context.impl().device, command.in.data(), command.in.size(),
+                                      command.out.data(), command.out.size());
+  if (qp_object == nullptr) throw command.failure(errno, "CREATE_QP");
+  qpn = Qpn(static_cast<std::uint32_t>(command.get(create::qpn)));
+}
+
+QueuePair::QueuePair(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+QueuePair::QueuePair(QueuePair&&) noexcept = default;
+QueuePair& QueuePair::operator=(QueuePair&&) noexcept = default;
+QueuePair::~QueuePair() = default;
+
+QueuePair QueuePair::create(const Context& context, const QueuePairOptions& options) {
+  const std::uint32_t limit = std::min(context.max_sq_depth(), mlx5::kMaxSqDepth);
+  if (!std::has_single_bit(options.depth) || options.depth > limit) {
+    throw Error(EINVAL, "a queue's depth must be a power of two from 1 to " +
+                            std::to_string(limit) + ", not " + std::to_string(options.depth));
+  }
+  if (options.ack_timeout > 31 || options.retry_count > 7) {
+    throw Error(EINVAL, "a queue's ack_timeout must be at most 31 and its retry_count at most 7");
+  }
+  auto impl = std::make_unique<Impl>(context);
+  impl->options = options;
+  verbs::DeviceMemory& memory = context.impl().memory();
+
+  void* state = memory.allocate(sizeof(QueueState));
+  if (state == nullptr) throw system_error(errno, "allocating a queue's counters");
+  impl->state = new (state) QueueState{};
+  impl->state->reserved = impl->state->ready = options.first_wqe_index;
+  impl->state->rung = impl->state->completed = options.first_wqe_index;
+  // Zeroed: no mark lies above any counter.
+  impl->marks = static_cast<std::uint64_t*>(memory.allocate(options.depth * sizeof(std::uint64_t)));
+  if (impl->marks == nullptr) throw system_error(errno, "allocating a queue's marks");
+
+  impl->uar = impl->verbs().devx_alloc_uar(context.impl().device, kUarNonCached);
+  if (impl->uar == nullptr) throw system_error(errno, "allocating a UAR page");
+  impl->doorbell = memory.map_uar(impl->uar->reg_addr);
+  if (impl->doorbell == nullptr) throw system_error(errno, "mapping the UAR register");
+  impl->make_ring(&impl->sq, std::size_t{options.depth} * mlx5::kSlotBytes, "send queue");
+  // The QP's record, then the CQ's.
+  impl->make_ring(&impl->dbrec, 2 * mlx5::kDbrecBytes, "doorbell records");
+  *(static_cast<std::uint32_t*>(impl->dbrec.memory) + mlx5::kDbrecSendWord) =
+      mlx5::encode_dbrec(options.first_wqe_index);
+  impl->make_cq();
+  impl->make_qp();
+  impl->psn = random_psn();
+  return QueuePair(std::move(impl));
+}
+
+QueuePairAddress QueuePair::address() const {
+  return {impl_->qpn, impl_->psn, impl_->context.lid(), impl_->context.active_mtu_bytes()};
+}
+
+void QueuePair::Impl::modify(
+    devx::CommandOpcode opcode,
+    host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes>& command) const {
+  command.set(devx::modify_qp::qpn, qpn.value);
+  if (const int error = verbs().devx_obj_modify(qp_object, command.in.data(), command.in.size(),
+                                                command.out.data(), command.out.size())) {
+    throw command.failure(
+        error,
+        std::string(devx::command_name(static_cast<std::uint16_t>(opcode))) + " of QP 0x" + [this] {
+          char hex[16];
+          std::snprintf(hex, sizeof hex, "%06x", qpn.value);
+          return std::string(hex);
+        }());
+  }
+}
+
+void QueuePair::connect(const QueuePairAddress& peer) {
+  using Modify = host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes>;
+  const auto in_context = [](devx::Field f) { return devx::within(devx::modify_qp::qpc, f); };
+  const auto in_path = [&in_context](devx::Field f) {
+    return in_context(devx::within(devx::qpc::primary_address_path, f));
+  };
+
+  Modify init(devx::CommandOpcode::kRst2InitQp);
+  init.set(in_context(devx::qpc::pm_state), devx::qpc::kPmStateMigrated);
+  init.set(in_context(devx::qpc::rwe), 1);
+  init.set(in_path(devx::ads::vhca_port_num), impl_->context.impl().port);
+  init.set(in_path(devx::ads::pkey_index), 0);
+  impl_->modify(devx::CommandOpcode::kRst2InitQp, init);
+
+  const std::uint32_t mtu = std::min(impl_->context.active_mtu_bytes(), peer.mtu_bytes);
+  Modify rtr(devx::CommandOpcode::kInit2RtrQp);
+  rtr.set(in_context(devx::qpc::mtu),
+          mtu < 256 ? 0 : static_cast<std::uint64_t>(std::countr_zero(mtu)) - 7);
+  rtr.set(in_context(devx::qpc::log_msg_max), kLogMaxMessage);
+  rtr.set(in_context(devx::qpc::remote_qpn), peer.qpn.value);
+  rtr.set(in_context(devx::qpc::next_rcv_psn), peer.psn.value);
+  rtr.set(in_path(devx::ads::rlid), peer.lid);
+  rtr.set(in_path(devx::ads::vhca_port_num), impl_->context.impl().port);
+  impl_->modify(devx::CommandOpcode::kInit2RtrQp, rtr);
+
+  Modify rts(devx::CommandOpcode::kRtr2RtsQp);
+  rts.set(in_context(devx::qpc::next_send_psn), impl_->psn.value);
+  rts.set(in_context(devx::qpc::retry_count), impl_->options.retry_count);
+  rts.set(in_context(devx::qpc::rnr_retry), kRnrRetry);
+  rts.set(in_path(devx::ads::ack_timeout), impl_->options.ack_timeout);
+  impl_->modify(devx::CommandOpcode::kRtr2RtsQp, rts);
+}
+
+void QueuePair::to_error() {
+  host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes> command(
+      devx::CommandOpcode::k2ErrQp);
+  impl_->modify(devx::CommandOpcode::k2ErrQp, command);
+}
+
+QueuePairState QueuePair::state() const {
+  namespace query = devx::query_qp;
+  host::Command<query::kInBytes, query::kOutBytes> command(devx::CommandOpcode::kQueryQp);
+  command.set(query::qpn, impl_->qpn.value);
+  if (const int error =
+          impl_->verbs().devx_obj_query(impl_->qp_object, command.in.data(), command.in.size(),
+                                        command.out.data(), command.out.size())) {
+    throw command.failure(error, "QUERY_QP");
+  }
+  switch (static_cast<devx::QpState>(command.get(devx::within(query::qpc, devx::qpc::state)))) {
+    case devx::QpState::kRst: return QueuePairState::kReset;
+    case devx::QpState::kInit: return QueuePairState::kInit;
+    case devx::QpState::kRtr: return QueuePairState::kRtr;
+    case devx::QpState::kRts: return QueuePairState::kRts;
+    case devx::QpState::kErr: return QueuePairState::kError;
+    default: return QueuePairState::kUnknown;
+  }
+}
+
+QueueHandle QueuePair::handle() const {
+  QueueHandle h;
+  h.sq = static_cast<mlx5::Slot*>(impl_->sq.memory);
+  h.dbrec = static_cast<std::uint32_t*>(impl_->dbrec.memory) + mlx5::kDbrecSendWord;
+  h.doorbell = static_cast<std::uint64_t*>(impl_->doorbell);
+  h.nic_cq = static_cast<const mlx5::Cqe*>(impl_->cq.memory);
+  h.state = impl_->state;
+  h.marks = impl_->marks;
+  // The CQ counts from 0, whatever the first WQE's index is.
+  h.cq_base = 0 - impl_->options.first_wqe_index;
+  h.max_message_bytes = std::uint64_t{1} << kLogMaxMessage;
+  h.depth = impl_->options.depth;
+  h.qpn = impl_->qpn;
+  h.fence_scope = FenceScope::kSystem;
+  return h;
+}
+
+}  // namespace peal

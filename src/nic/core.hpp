@@ -1,0 +1,129 @@
+// The software ConnectX: tables, commands, requester and responder behind one step function.
+// No thread, no socket, no clock: an engine calls everything from one thread and brings the time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "link/link.hpp"
+#include "nic/commands.hpp"
+#include "nic/requester.hpp"
+#include "nic/responder.hpp"
+
+namespace peal::nic {
+
+struct CoreOptions {
+  // Tells apart the QPNs and keys of the NICs of one run; 1 to 4095.
+  std::uint32_t nic_number = 1;
+  // Completes every write without moving its payload: measures the submit path alone.
+  bool null_payload = false;
+  // Where the WQE counter of a QP starts: near a wrap, for instance. Hardware starts at 0.
+  std::uint64_t first_wqe_index = 0;
+  std::uint8_t log_max_message = kLogMaxMessage;
+  // How long a doorbell and its doorbell record may disagree before the client is at fault. A
+  // second suits threads, which may be suspended between the two stores; a virtual clock can be
+  // stricter.
+  std::uint64_t record_grace_ns = 1'000'000'000;
+};
+
+template <class M>
+class Core final : private QueueEvents {
+ public:
+  Core(const CoreOptions& options, link::Link& link)
+      : options_(options),
+        tables_(std::make_unique<Tables>()),
+        link_(link),
+        requester_(*tables_, link, {options.null_payload, options.record_grace_ns}),
+        responder_(*tables_, link),
+        commands_(*tables_, *this, {options.log_max_message}) {
+    tables_->qpn_base = options.nic_number * kMaxQps;
+    tables_->key_base = options.nic_number * kMaxKeys;
+  }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  // Does a bounded amount of what there is to do at `now_ns`; false when there was nothing.
+  bool step(std::uint64_t now_ns) {
+    now_ns_ = now_ns;
+    bool worked = receive();
+    worked |= responder_.send_acknowledgements();
+    worked |= requester_.step(now_ns);
+    return worked;
+  }
+
+  Commands& commands() { return commands_; }
+  const Tables& tables() const { return *tables_; }
+  const CoreOptions& options() const { return options_; }
+  const DropCounters& drops() const { return responder_.drops(); }
+
+  // The following name a QP by its number; an unknown one is ignored or answers with nothing.
+  void arm_faults(Qpn qpn, const std::vector<Fault>& faults) {
+    if (const auto i = index_of(qpn)) requester_.arm(i, faults);
+  }
+  std::uint32_t unreached_faults(Qpn qpn) const {
+    const auto i = index_of(qpn);
+    return i ? requester_.unreached(i) : 0;
+  }
+  QpCounters counters(Qpn qpn) const {
+    const auto i = index_of(qpn);
+    return i ? requester_.counters(i) : QpCounters{};
+  }
+  bool quiet(Qpn qpn) const {
+    const auto i = index_of(qpn);
+    return i ? requester_.quiet(i) : true;
+  }
+
+ private:
+  static constexpr std::uint32_t kSegmentsPerStep = 64;
+
+  std::uint32_t index_of(Qpn qpn) const {
+    const QpEntry* qp = tables_->find_qp(qpn);
+    return qp == nullptr ? 0 : static_cast<std::uint32_t>(qp - tables_->qps.data());
+  }
+
+  bool receive() {
+    link::Segment segment;
+    std::uint32_t received = 0;
+    for (; received < kSegmentsPerStep && link_.try_receive(&segment); ++received) {
+      QpEntry* qp = tables_->find_qp(segment.destination_qpn);
+      if (qp == nullptr) {
+        responder_.count_unknown_qp();
+      } else if (segment.kind == link::SegmentKind::kAcknowledge) {
+        if (!requester_.acknowledge(*qp, segment, now_ns_)) responder_.count_wrong_source();
+      } else {
+        responder_.receive(*qp, segment, requester_.own_counters(index_of(qp->qpn)));
+      }
+    }
+    return received != 0;
+  }
+
+  void qp_created(std::uint32_t qp) override {
+    requester_.create(qp, options_.first_wqe_index);
+    responder_.reset(qp);
+  }
+  void qp_destroyed(std::uint32_t qp) override {
+    requester_.destroy(qp);
+    responder_.reset(qp);
+  }
+  void qp_reset(std::uint32_t qp) override {
+    requester_.reset(qp);
+    responder_.reset(qp);
+  }
+  void qp_receives_from(std::uint32_t qp, Psn psn) override { responder_.start_at_psn(qp, psn); }
+  void qp_sends_from(std::uint32_t qp, Psn psn) override { requester_.start_at_psn(qp, psn); }
+  void memory_forgotten(const std::byte* begin, const std::byte* end) override {
+    requester_.forget_memory(begin, end, now_ns_);
+  }
+
+  CoreOptions options_;
+  std::unique_ptr<Tables> tables_;
+  link::Link& link_;
+  std::uint64_t now_ns_ = 0;
+  Requester<M> requester_;
+  Responder<M> responder_;
+  Commands commands_;
+};
+
+}  // namespace peal::nic

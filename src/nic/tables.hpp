@@ -1,0 +1,138 @@
+// What the software ConnectX knows of queues and keys, as plain data in fixed arrays, so that an
+// engine on another processor can read the same tables. Changed only by Core, between steps; each
+// change raises the epoch.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "peal/core/types.hpp"
+#include "peal/mlx5/cqe.hpp"
+#include "peal/mlx5/wqe.hpp"
+
+namespace peal::nic {
+
+inline constexpr std::uint32_t kMaxQps = 2048;
+inline constexpr std::uint32_t kMaxCqs = 2048;
+inline constexpr std::uint32_t kMaxKeys = 4096;
+inline constexpr std::uint32_t kMaxUars = 2048;
+inline constexpr std::uint32_t kMaxUmems = 8192;
+inline constexpr std::uint32_t kMaxPds = 256;
+
+inline constexpr std::uint32_t kLogMaxQpDepth = 15;
+inline constexpr std::uint32_t kLogMaxMessage = 30;
+inline constexpr std::uint32_t kMaxWqeSegments = 64;  // max_wqe_sz_sq is 1024 bytes
+
+// Where a memory key may be used; bits as in ibv_access_flags.
+enum AccessFlag : std::uint32_t {
+  kLocalWrite = 1u << 0,
+  kRemoteWrite = 1u << 1,
+  kRemoteRead = 1u << 2,
+  kRemoteAtomic = 1u << 3,
+};
+
+// A registered memory region. `key` is index << 8 | tag and serves as both lkey and rkey.
+struct KeyEntry {
+  std::uint32_t key = 0;       // 0: free
+  std::uint32_t last_key = 0;  // the key that this entry had last, so that tags never repeat soon
+  std::uint32_t pd = 0;
+  std::uint32_t access = 0;
+  std::uint64_t start = 0;  // the address by which the region is named (its iova)
+  std::uint64_t bytes = 0;
+  std::byte* memory = nullptr;
+};
+
+enum class QpState : std::uint8_t { kReset = 0, kInit = 1, kRtr = 2, kRts = 3, kError = 6 };
+
+struct QpEntry {
+  Qpn qpn;  // 0: free
+  QpState state = QpState::kReset;
+  std::uint8_t log_sq_size = 0;
+  std::uint8_t log_msg_max = 0;
+  std::uint8_t mtu = 0;  // coded: 1 is 256, 5 is 4096
+  bool remote_write_enabled = false;
+  bool remote_read_enabled = false;
+  bool remote_atomic_enabled = false;
+  std::uint32_t pd = 0;
+  std::uint32_t cq = 0;   // index of its send CQ
+  std::uint32_t uar = 0;  // index of its UAR
+  const mlx5::Slot* sq = nullptr;
+  const std::uint32_t* dbrec = nullptr;  // the send word
+  std::uint64_t user_index = 0;
+  Qpn remote_qpn;
+  Psn next_send_psn;
+  Psn next_receive_psn;
+  std::uint8_t ack_timeout = 0;  // coded: 4.096 us * 2^n; 0 waits for ever (IBTA 9.7.6.1.3)
+  std::uint8_t retry_count = 0;
+
+  // How long the oldest unanswered request may stay so. Links that lose nothing need no second
+  // attempt, so the time of all attempts is waited for at once. 0: for ever.
+  std::uint64_t answer_timeout_ns() const {
+    return ack_timeout == 0 ? 0 : (std::uint64_t{4096} << ack_timeout) * (retry_count + 1u);
+  }
+  std::uint32_t depth() const { return 1u << log_sq_size; }
+  std::uint32_t mtu_bytes() const { return 128u << mtu; }
+};
+
+struct CqEntry {
+  bool used = false;
+  bool overrun_ignored = false;
+  std::uint8_t log_size = 0;
+  mlx5::Cqe* ring = nullptr;
+  std::uint64_t produced = 0;  // CQEs written so far; a QP reset does not touch it
+  std::uint32_t uar = 0;
+};
+
+// One UAR page; the doorbell register lies at kUarDoorbellOffset.
+struct UarEntry {
+  std::byte* page = nullptr;  // null: free
+  std::uint64_t last_doorbell = 0;
+};
+
+// Client memory that queues are built on.
+struct UmemEntry {
+  std::byte* memory = nullptr;  // null: free
+  std::uint64_t bytes = 0;
+  std::uint32_t users = 0;
+};
+
+// Indices start at 1, so that 0 names nothing.
+struct Tables {
+  std::uint64_t epoch = 0;
+  std::array<QpEntry, kMaxQps> qps;
+  std::array<CqEntry, kMaxCqs> cqs;
+  std::array<KeyEntry, kMaxKeys> keys;
+  std::array<UarEntry, kMaxUars> uars;
+  std::array<UmemEntry, kMaxUmems> umems;
+  std::array<bool, kMaxPds> pds{};
+
+  // QPNs and keys carry a base, so that two NICs of one run never use the same number: what is
+  // addressed to the wrong one is then refused instead of hitting a stranger's.
+  std::uint32_t qpn_base = 0;
+  std::uint32_t key_base = 0;
+
+  QpEntry* find_qp(Qpn qpn) {
+    const std::uint32_t index = qpn.value - qpn_base;
+    return qpn.value > qpn_base && index < kMaxQps && qps[index].qpn == qpn ? &qps[index] : nullptr;
+  }
+  const QpEntry* find_qp(Qpn qpn) const { return const_cast<Tables*>(this)->find_qp(qpn); }
+
+  const KeyEntry* find_key(std::uint32_t key) const {
+    const KeyEntry* entry = key_slot(key);
+    return entry != nullptr && entry->key == key ? entry : nullptr;
+  }
+  // True when the key's index was given out before, under another tag.
+  bool key_is_stale(std::uint32_t key) const {
+    const KeyEntry* entry = key_slot(key);
+    return entry != nullptr && entry->key != key && entry->last_key != 0;
+  }
+
+ private:
+  const KeyEntry* key_slot(std::uint32_t key) const {
+    const std::uint32_t index = (key >> 8) - key_base;
+    return (key >> 8) > key_base && index < kMaxKeys ? &keys[index] : nullptr;
+  }
+};
+
+}  // namespace peal::nic

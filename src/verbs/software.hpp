@@ -1,0 +1,72 @@
+// The verbs table filled by a software ConnectX: every call becomes a command to its core, executed
+// by its engine between two steps. Answers and errors are those of the libraries.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "engine/engine.hpp"
+#include "nic/commands.hpp"
+#include "verbs/verbs.hpp"
+
+namespace peal::verbs {
+
+// Asked before each operation, by its name ("reg_mr", "devx_alloc_uar", ...); an errno value makes
+// it fail with that, 0 lets it through.
+using RefuseHook = std::function<int(std::string_view operation)>;
+
+// `engine` and `commands` must outlive it.
+class SoftwareVerbs final : public Verbs {
+ public:
+  SoftwareVerbs(engine::Engine& engine, nic::Commands& commands, RefuseHook refuse = {})
+      : engine_(engine), commands_(commands), refuse_(std::move(refuse)) {}
+
+  ibv_device** get_device_list(int* count) override;
+  void free_device_list(ibv_device** list) override;
+  const char* get_device_name(ibv_device* device) override;
+  ibv_context* open_device(ibv_device* device) override;
+  int close_device(ibv_context* context) override;
+  int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) override;
+  ibv_pd* alloc_pd(ibv_context* context) override;
+  int dealloc_pd(ibv_pd* pd) override;
+  int query_pdn(ibv_pd* pd, std::uint32_t* pdn) override;
+  ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,
+                      int access) override;
+  int dereg_mr(ibv_mr* mr) override;
+  mlx5dv_devx_umem* devx_umem_reg(ibv_context* context, void* address, std::size_t bytes,
+                                  std::uint32_t access) override;
+  int devx_umem_dereg(mlx5dv_devx_umem* umem) override;
+  mlx5dv_devx_uar* devx_alloc_uar(ibv_context* context, std::uint32_t flags) override;
+  void devx_free_uar(mlx5dv_devx_uar* uar) override;
+  int devx_query_eqn(ibv_context* context, std::uint32_t vector, std::uint32_t* eqn) override;
+  int devx_general_cmd(ibv_context* context, const void* in, std::size_t in_bytes, void* out,
+                       std::size_t out_bytes) override;
+  mlx5dv_devx_obj* devx_obj_create(ibv_context* context, const void* in, std::size_t in_bytes,
+                                   void* out, std::size_t out_bytes) override;
+  int devx_obj_query(mlx5dv_devx_obj* object, const void* in, std::size_t in_bytes, void* out,
+                     std::size_t out_bytes) override;
+  int devx_obj_modify(mlx5dv_devx_obj* object, const void* in, std::size_t in_bytes, void* out,
+                      std::size_t out_bytes) override;
+  int devx_obj_destroy(mlx5dv_devx_obj* object) override;
+
+ private:
+  // True, with errno set, when the hook refuses.
+  bool refused(std::string_view operation) const;
+  // Runs one command; 0, or EREMOTEIO when its status is not OK.
+  int execute(const void* in, std::size_t in_bytes, void* out, std::size_t out_bytes);
+
+  engine::Engine& engine_;
+  nic::Commands& commands_;
+  RefuseHook refuse_;
+};
+
+// Plain host memory; a UAR register is reached by its own address.
+class HostMemory final : public DeviceMemory {
+ public:
+  void* allocate(std::size_t bytes) override;
+  void release(void* memory, std::size_t bytes) override;
+  void* map_uar(void* reg_addr) override { return reg_addr; }
+  void unmap_uar(void*) override {}
+};
+
+}  // namespace peal::verbs

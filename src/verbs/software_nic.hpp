@@ -1,0 +1,34 @@
+// A software ConnectX of CPU memory with the verbs table over it, ready for an engine.
+#pragma once
+
+#include <memory>
+
+#include "engine/engine.hpp"
+#include "link/link.hpp"
+#include "nic/core.hpp"
+#include "peal/host/provider.hpp"
+#include "peal/memory/cpu_memory.hpp"
+#include "verbs/software.hpp"
+
+namespace peal::verbs {
+
+// The engine given to provider() must step step() and outlive every context on it.
+class SoftwareNic {
+ public:
+  SoftwareNic(const nic::CoreOptions& options, link::Link& link) : core_(options, link) {}
+
+  nic::Core<CpuMemory>& core() { return core_; }
+  engine::Step step() {
+    return [this](std::uint64_t now_ns) { return core_.step(now_ns); };
+  }
+
+  Provider provider(engine::Engine& engine, RefuseHook refuse = {}) {
+    return {std::make_shared<SoftwareVerbs>(engine, core_.commands(), std::move(refuse)),
+            std::make_shared<HostMemory>()};
+  }
+
+ private:
+  nic::Core<CpuMemory> core_;
+};
+
+}  // namespace peal::verbs

@@ -1,0 +1,65 @@
+// The functions of libibverbs and libmlx5 that the control path calls, as a table: the same names,
+// arguments and errors. Filled by the system's libraries or by the software ConnectX; the control
+// path does not know by which.
+#pragma once
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace peal::verbs {
+
+class Verbs {
+ public:
+  virtual ~Verbs() = default;
+
+  virtual ibv_device** get_device_list(int* count) = 0;
+  virtual void free_device_list(ibv_device** list) = 0;
+  virtual const char* get_device_name(ibv_device* device) = 0;
+  virtual ibv_context* open_device(ibv_device* device) = 0;
+  virtual int close_device(ibv_context* context) = 0;
+  virtual int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) = 0;
+
+  virtual ibv_pd* alloc_pd(ibv_context* context) = 0;
+  virtual int dealloc_pd(ibv_pd* pd) = 0;
+  // mlx5dv_init_obj(MLX5DV_OBJ_PD)
+  virtual int query_pdn(ibv_pd* pd, std::uint32_t* pdn) = 0;
+  virtual ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,
+                              int access) = 0;
+  virtual int dereg_mr(ibv_mr* mr) = 0;
+
+  virtual mlx5dv_devx_umem* devx_umem_reg(ibv_context* context, void* address, std::size_t bytes,
+                                          std::uint32_t access) = 0;
+  virtual int devx_umem_dereg(mlx5dv_devx_umem* umem) = 0;
+  virtual mlx5dv_devx_uar* devx_alloc_uar(ibv_context* context, std::uint32_t flags) = 0;
+  virtual void devx_free_uar(mlx5dv_devx_uar* uar) = 0;
+  virtual int devx_query_eqn(ibv_context* context, std::uint32_t vector, std::uint32_t* eqn) = 0;
+  virtual int devx_general_cmd(ibv_context* context, const void* in, std::size_t in_bytes,
+                               void* out, std::size_t out_bytes) = 0;
+  virtual mlx5dv_devx_obj* devx_obj_create(ibv_context* context, const void* in,
+                                           std::size_t in_bytes, void* out,
+                                           std::size_t out_bytes) = 0;
+  virtual int devx_obj_query(mlx5dv_devx_obj* object, const void* in, std::size_t in_bytes,
+                             void* out, std::size_t out_bytes) = 0;
+  virtual int devx_obj_modify(mlx5dv_devx_obj* object, const void* in, std::size_t in_bytes,
+                              void* out, std::size_t out_bytes) = 0;
+  virtual int devx_obj_destroy(mlx5dv_devx_obj* object) = 0;
+};
+
+// Memory that the producers' processor and the NIC both reach, as a table.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+
+  // Zeroed, aligned to a page; null and errno when it cannot be had.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* memory, std::size_t bytes) = 0;
+  // The address by which a producer reaches the UAR register at `reg_addr`; null and errno when it
+  // cannot be mapped.
+  virtual void* map_uar(void* reg_addr) = 0;
+  virtual void unmap_uar(void* mapped) = 0;
+};
+
+}  // namespace peal::verbs

@@ -1,0 +1,104 @@
+// Two software NICs that a test steps, their providers, and ways to make the device answer
+// otherwise: refusing a call, or being another device.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/manual.hpp"
+#include "link/loopback.hpp"
+#include "peal/host/context.hpp"
+#include "peal/host/memory_region.hpp"
+#include "peal/host/queue_pair.hpp"
+#include "verbs/software_nic.hpp"
+
+namespace peal::test {
+
+// Passes every call on; a test overrides what it wants to be different.
+class ForwardingVerbs : public verbs::Verbs {
+ public:
+  explicit ForwardingVerbs(std::shared_ptr<verbs::Verbs> to) : to_(std::move(to)) {}
+
+  ibv_device** get_device_list(int* count) override { return to_->get_device_list(count); }
+  void free_device_list(ibv_device** list) override { to_->free_device_list(list); }
+  const char* get_device_name(ibv_device* device) override { return to_->get_device_name(device); }
+  ibv_context* open_device(ibv_device* device) override { return to_->open_device(device); }
+  int close_device(ibv_context* context) override { return to_->close_device(context); }
+  int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) override {
+    return to_->query_port(context, port, attributes);
+  }
+  ibv_pd* alloc_pd(ibv_context* context) override { return to_->alloc_pd(context); }
+  int dealloc_pd(ibv_pd* pd) override { return to_->dealloc_pd(pd); }
+  int query_pdn(ibv_pd* pd, std::uint32_t* pdn) override { return to_->query_pdn(pd, pdn); }
+  ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,
+                      int access) override {
+    return to_->reg_mr_iova(pd, address, bytes, iova, access);
+  }
+  int dereg_mr(ibv_mr* mr) override { return to_->dereg_mr(mr); }
+  mlx5dv_devx_umem* devx_umem_reg(ibv_context* context, void* address, std::size_t bytes,
+                                  std::uint32_t access) override {
+    return to_->devx_umem_reg(context, address, bytes, access);
+  }
+  int devx_umem_dereg(mlx5dv_devx_umem* umem) override { return to_->devx_umem_dereg(umem); }
+  mlx5dv_devx_uar* devx_alloc_uar(ibv_context* context, std::uint32_t flags) override {
+    return to_->devx_alloc_uar(context, flags);
+  }
+  void devx_free_uar(mlx5dv_devx_uar* uar) override { to_->devx_free_uar(uar); }
+  int devx_query_eqn(ibv_context* context, std::uint32_t vector, std::uint32_t* eqn) override {
+    return to_->devx_query_eqn(context, vector, eqn);
+  }
+  int devx_general_cmd(ibv_context* context, const void* in, std::size_t in_bytes, void* out,
+                       std::size_t out_bytes) override {
+    return to_->devx_general_cmd(context, in, in_bytes, out, out_bytes);
+  }
+  mlx5dv_devx_obj* devx_obj_create(ibv_context* context, const void* in, std::size_t in_bytes,
+                                   void* out, std::size_t out_bytes) override {
+    return to_->devx_obj_create(context, in, in_bytes, out, out_bytes);
+  }
+  int devx_obj_query(mlx5dv_devx_obj* object, const void* in, std::size_t in_bytes, void* out,
+                     std::size_t out_bytes) override {
+    return to_->devx_obj_query(object, in, in_bytes, out, out_bytes);
+  }
+  int devx_obj_modify(mlx5dv_devx_obj* object, const void* in, std::size_t in_bytes, void* out,
+                      std::size_t out_bytes) override {
+    return to_->devx_obj_modify(object, in, in_bytes, out, out_bytes);
+  }
+  int devx_obj_destroy(mlx5dv_devx_obj* object) override { return to_->devx_obj_destroy(object); }
+
+ private:
+  std::shared_ptr<verbs::Verbs> to_;
+};
+
+struct HostFixture {
+  Provider provider(verbs::RefuseHook refuse = {}) {
+    return nic.provider(engine, std::move(refuse));
+  }
+  Provider peer_provider() { return peer_nic.provider(engine); }
+  nic::Commands::Objects objects() { return nic.core().commands().objects(); }
+  link::Loopback loopback;
+  engine::ManualEngine engine;
+  verbs::SoftwareNic nic{{.nic_number = 1}, loopback.a()};
+  verbs::SoftwareNic peer_nic{{.nic_number = 2}, loopback.b()};
+};
+
+// The Error that `f` throws; a failure and an empty one when it throws none.
+inline Error error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e;
+  }
+  ADD_FAILURE() << "no Error was thrown";
+  return Error(0, "");
+}
+
+inline bool says(const Error& e, const std::string& text) {
+  return std::string(e.what()).find(text) != std::string::npos;
+}
+
+}  // namespace peal::test

@@ -1,0 +1,257 @@
+// What a client sees of a software NIC whatever engine runs it. An engine brings a harness: its
+// memory policy, a way to run the two NICs, and nothing else. No test here looks at a clock.
+//
+//   struct Harness {
+//     using Memory = ...;
+//     engine::Engine& run(verbs::SoftwareNic& a, verbs::SoftwareNic& b);  // until destroyed
+//   };
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "link/loopback.hpp"
+#include "peal/device/put.hpp"
+#include "peal/host/context.hpp"
+#include "peal/host/memory_region.hpp"
+#include "peal/host/queue_pair.hpp"
+#include "support/scale.hpp"
+#include "verbs/software_nic.hpp"
+
+namespace peal::test {
+
+// Long enough for any machine: a test that hangs is ended by its runner, which says so.
+inline constexpr std::uint64_t kAnyWaitNs = 600'000'000'000;
+
+struct ConformanceOptions {
+  std::uint32_t depth = 64;
+  std::uint64_t first_wqe_index = 0;
+  std::size_t memory_bytes = 1 << 20;
+};
+
+template <class Harness>
+class ConformanceFabric {
+ public:
+  using Memory = typename Harness::Memory;
+  using Queue = SendQueue<Memory, Sharing::kExclusive>;
+
+  explicit ConformanceFabric(const ConformanceOptions& o = {})
+      : sender_nic({.nic_number = 1, .first_wqe_index = o.first_wqe_index}, loopback.a()),
+        receiver_nic({.nic_number = 2}, loopback.b()),
+        engine(harness.run(sender_nic, receiver_nic)),
+        sender(Context::open(sender_nic.provider(engine))),
+        receiver(Context::open(receiver_nic.provider(engine))),
+        source(o.memory_bytes),
+        destination(o.memory_bytes),
+        from(MemoryRegion::create(sender, source.data(), source.size(), Access::kLocalOnly)),
+        to(MemoryRegion::create(receiver, destination.data(), destination.size(),
+                                Access::kRemoteWrite)),
+        qp(QueuePair::create(sender, {.depth = o.depth, .first_wqe_index = o.first_wqe_index})),
+        peer(QueuePair::create(receiver, {.depth = 1})) {
+    for (std::size_t i = 0; i < source.size(); ++i) source[i] = std::byte((i * 13 + 7) & 0xff);
+    qp.connect(peer.address());
+    peer.connect(qp.address());
+  }
+
+  Queue queue() const { return Queue(qp.handle()); }
+  Put put_of(std::uint64_t at, std::uint64_t bytes) const {
+    return {from.address() + at, from.lkey(), to.address() + at, to.rkey(), bytes};
+  }
+  // The counters, read between two steps.
+  nic::QpCounters counters() {
+    nic::QpCounters c;
+    engine.call([&] { c = sender_nic.core().counters(qp.address().qpn); });
+    return c;
+  }
+
+  link::Loopback loopback;
+  verbs::SoftwareNic sender_nic;
+  verbs::SoftwareNic receiver_nic;
+  Harness harness;
+  engine::Engine& engine;
+  Context sender;
+  Context receiver;
+  std::vector<std::byte> source;
+  std::vector<std::byte> destination;
+  MemoryRegion from;
+  MemoryRegion to;
+  QueuePair qp;
+  QueuePair peer;
+};
+
+template <class Harness>
+class Conformance : public testing::Test {};
+TYPED_TEST_SUITE_P(Conformance);
+
+TYPED_TEST_P(Conformance, PlacesEverySizeExactly) {
+  ConformanceFabric<TypeParam> fabric;
+  auto queue = fabric.queue();
+  for (const std::uint32_t bytes : {0u, 1u, 63u, 64u, 4095u, 4096u, 4097u, 65536u, 1'000'000u}) {
+    std::memset(fabric.destination.data(), 0xee, fabric.destination.size());
+    Posted posted;
+    ASSERT_EQ(put(queue, fabric.put_of(100, bytes), &posted, kAnyWaitNs), Status::kOk);
+    ASSERT_EQ(wait(queue, posted.ticket, kAnyWaitNs), Status::kOk) << bytes;
+    ASSERT_EQ(std::memcmp(fabric.source.data() + 100, fabric.destination.data() + 100, bytes), 0)
+        << bytes;
+    ASSERT_EQ(fabric.destination[99], std::byte{0xee}) << bytes;
+    ASSERT_EQ(fabric.destination[100 + bytes], std::byte{0xee}) << bytes;
+  }
+}
+
+TYPED_TEST_P(Conformance, CompletesAWindowInOrderWithItsPayload) {
+  ConformanceFabric<TypeParam> fabric;
+  auto queue = fabric.queue();
+  const std::uint64_t rounds = scaled(50);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    std::memset(fabric.destination.data(), 0, fabric.destination.size());
+    std::vector<std::uint64_t> tickets;
+    for (std::uint64_t i = 0; i < 64; ++i) {
+      Posted posted;
+      ASSERT_EQ(put(queue, fabric.put_of(i * 1000, 1000), &posted, kAnyWaitNs), Status::kOk);
+      tickets.push_back(posted.ticket);
+    }
+    for (std::uint64_t i = 0; i < 64; ++i) {
+      ASSERT_EQ(wait(queue, tickets[i], kAnyWaitNs), Status::kOk);
+      ASSERT_EQ(
+          std::memcmp(fabric.source.data() + i * 1000, fabric.destination.data() + i * 1000, 1000),
+          0)
+          << i;
+    }
+  }
+  const nic::QpCounters c = fabric.counters();
+  EXPECT_EQ(c.writes, rounds * 64);
+  EXPECT_EQ(c.cqes, rounds * 64);
+  EXPECT_EQ(c.bytes_moved, rounds * 64'000);
+}
+
+TYPED_TEST_P(Conformance, GoesRoundTheRingAndThroughTheIndexWrap) {
+  for (const std::uint64_t wrap : {std::uint64_t{1} << 16, std::uint64_t{1} << 32}) {
+    ConformanceFabric<TypeParam> fabric({.depth = 8, .first_wqe_index = wrap - 20});
+    auto queue = fabric.queue();
+    Posted posted;
+    for (std::uint64_t i = 0; i < 100; ++i) {
+      ASSERT_EQ(put(queue, fabric.put_of(i * 64, 64), &posted, kAnyWaitNs), Status::kOk) << i;
+    }
+    ASSERT_EQ(posted.ticket, wrap - 20 + 99);
+    ASSERT_EQ(wait(queue, posted.ticket, kAnyWaitNs), Status::kOk);
+    EXPECT_EQ(std::memcmp(fabric.source.data(), fabric.destination.data(), 6400), 0);
+  }
+}
+
+TYPED_TEST_P(Conformance, EndsEveryTicketAfterAnErrorAndKeepsTheCause) {
+  ConformanceFabric<TypeParam> fabric;
+  auto queue = fabric.queue();
+  Posted good;
+  ASSERT_EQ(put(queue, fabric.put_of(0, 64), &good, kAnyWaitNs), Status::kOk);
+  ASSERT_EQ(wait(queue, good.ticket, kAnyWaitNs), Status::kOk);
+  Put wrong = fabric.put_of(64, 64);
+  wrong.rkey = Rkey(wrong.rkey.value ^ 0xff00);
+  Posted bad;
+  ASSERT_EQ(put(queue, wrong, &bad, kAnyWaitNs), Status::kOk);
+  std::vector<std::uint64_t> behind;
+  for (std::uint64_t i = 2; i < 10; ++i) {
+    Posted posted;
+    const Status status = put(queue, fabric.put_of(i * 64, 64), &posted, kAnyWaitNs);
+    if (status == Status::kCompletionError) break;  // the error may be known by now
+    ASSERT_EQ(status, Status::kOk);
+    behind.push_back(posted.ticket);
+  }
+  EXPECT_EQ(wait(queue, bad.ticket, kAnyWaitNs), Status::kCompletionError);
+  for (const std::uint64_t ticket : behind) {
+    EXPECT_EQ(wait(queue, ticket, kAnyWaitNs), Status::kCompletionError);
+  }
+  EXPECT_EQ(wait(queue, good.ticket, kAnyWaitNs), Status::kOk) << "a success stays one";
+  LatchedError e;
+  ASSERT_TRUE(queue.completions().error(&e));
+  EXPECT_EQ(e.syndrome, 0x13);
+  EXPECT_EQ(e.index, static_cast<std::uint32_t>(bad.ticket));
+  EXPECT_EQ(fabric.qp.state(), QueuePairState::kError);
+  EXPECT_EQ(fabric.peer.state(), QueuePairState::kError);
+  EXPECT_EQ(fabric.destination[64], std::byte{0});
+}
+
+TYPED_TEST_P(Conformance, FlushesWhatIsPostedAfterTheErrorStateIsAskedFor) {
+  ConformanceFabric<TypeParam> fabric;
+  auto queue = fabric.queue();
+  fabric.qp.to_error();
+  Posted posted;
+  ASSERT_EQ(put(queue, fabric.put_of(0, 64), &posted, kAnyWaitNs), Status::kOk);
+  EXPECT_EQ(wait(queue, posted.ticket, kAnyWaitNs), Status::kCompletionError);
+  LatchedError e;
+  ASSERT_TRUE(queue.completions().error(&e));
+  EXPECT_EQ(e.syndrome, static_cast<std::uint8_t>(mlx5::Syndrome::kFlushed));
+}
+
+TYPED_TEST_P(Conformance, RefusesALocalKeyThatIsSwapped) {
+  ConformanceFabric<TypeParam> fabric;
+  auto queue = fabric.queue();
+  Put wrong = fabric.put_of(0, 64);
+  wrong.lkey = Lkey(swap_bytes(wrong.lkey.value));
+  Posted posted;
+  ASSERT_EQ(put(queue, wrong, &posted, kAnyWaitNs), Status::kOk);
+  EXPECT_EQ(wait(queue, posted.ticket, kAnyWaitNs), Status::kCompletionError);
+  LatchedError e;
+  ASSERT_TRUE(queue.completions().error(&e));
+  EXPECT_EQ(e.syndrome, 0x04);
+  EXPECT_EQ(fabric.counters().refusals[static_cast<std::size_t>(nic::Refusal::kLkeySwapped)], 1u);
+}
+
+TYPED_TEST_P(Conformance, CommitsTheFaultsItIsToldTo) {
+  ConformanceFabric<TypeParam> fabric;
+  auto queue = fabric.queue();
+  const Qpn qpn = fabric.qp.address().qpn;
+  fabric.engine.call([&] {
+    fabric.sender_nic.core().arm_faults(qpn, {{nic::FaultKind::kCorrupt, 0, 1},
+                                              {nic::FaultKind::kNoop, 0, 2},
+                                              {nic::FaultKind::kCqe, 0x14, 3}});
+  });
+  Status last = Status::kOk;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    Posted posted;
+    ASSERT_EQ(put(queue, fabric.put_of(1 + i * 64, 64), &posted, kAnyWaitNs), Status::kOk);
+    last = wait(queue, posted.ticket, kAnyWaitNs);
+    if (i < 3) {
+      ASSERT_EQ(last, Status::kOk);
+    }
+  }
+  EXPECT_EQ(last, Status::kCompletionError);
+  LatchedError e;
+  ASSERT_TRUE(queue.completions().error(&e));
+  EXPECT_EQ(e.syndrome, 0x14);
+  const auto equal = [&](std::size_t i) {
+    return std::memcmp(fabric.source.data() + 1 + i * 64, fabric.destination.data() + 1 + i * 64,
+                       64) == 0;
+  };
+  EXPECT_TRUE(equal(0));
+  EXPECT_FALSE(equal(1));
+  EXPECT_FALSE(equal(2));
+  EXPECT_EQ(fabric.destination[1 + 2 * 64], std::byte{0});
+  EXPECT_EQ(fabric.destination[1 + 3 * 64], std::byte{0});
+}
+
+TYPED_TEST_P(Conformance, ClosesWithWorkInFlight) {
+  const std::uint64_t rounds = scaled(30);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    ConformanceFabric<TypeParam> fabric({.memory_bytes = 1 << 16});
+    auto queue = fabric.queue();
+    Posted posted;
+    for (std::uint64_t i = 0; i < 1 + round; ++i) {
+      ASSERT_EQ(put(queue, fabric.put_of(i * 64, 64), &posted, kAnyWaitNs), Status::kOk);
+    }
+    if (round % 2 == 0) fabric.qp.to_error();
+  }
+}
+
+REGISTER_TYPED_TEST_SUITE_P(Conformance, PlacesEverySizeExactly,
+                            CompletesAWindowInOrderWithItsPayload,
+                            GoesRoundTheRingAndThroughTheIndexWrap,
+                            EndsEveryTicketAfterAnErrorAndKeepsTheCause,
+                            FlushesWhatIsPostedAfterTheErrorStateIsAskedFor,
+                            RefusesALocalKeyThatIsSwapped, CommitsTheFaultsItIsToldTo,
+                            ClosesWithWorkInFlight);
+
+}  // namespace peal::test

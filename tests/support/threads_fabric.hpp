@@ -1,0 +1,75 @@
+// Two software NICs on a loopback, stepped by an engine's own thread, and queues of CpuMemory: for
+// tests in which producers are real threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "engine/threads.hpp"
+#include "link/loopback.hpp"
+#include "peal/device/put.hpp"
+#include "peal/host/context.hpp"
+#include "peal/host/memory_region.hpp"
+#include "peal/host/queue_pair.hpp"
+#include "verbs/software_nic.hpp"
+
+namespace peal::test {
+
+struct ThreadsFabricOptions {
+  std::uint32_t depth = 64;
+  std::uint64_t memory_bytes = 1 << 20;
+  std::uint64_t first_wqe_index = 0;
+};
+
+class ThreadsFabric {
+ public:
+  explicit ThreadsFabric(const ThreadsFabricOptions& options = {})
+      : sender_nic({.nic_number = 1, .first_wqe_index = options.first_wqe_index}, loopback.a()),
+        receiver_nic({.nic_number = 2}, loopback.b()),
+        engine({sender_nic.step(), receiver_nic.step()}),
+        sender(Context::open(sender_nic.provider(engine))),
+        receiver(Context::open(receiver_nic.provider(engine))),
+        source(options.memory_bytes),
+        destination(options.memory_bytes),
+        source_region(
+            MemoryRegion::create(sender, source.data(), source.size(), Access::kLocalOnly)),
+        destination_region(MemoryRegion::create(receiver, destination.data(), destination.size(),
+                                                Access::kRemoteWrite)),
+        sender_qp(QueuePair::create(
+            sender, {.depth = options.depth, .first_wqe_index = options.first_wqe_index})),
+        receiver_qp(QueuePair::create(receiver, {.depth = 1})) {
+    sender_qp.connect(receiver_qp.address());
+    receiver_qp.connect(sender_qp.address());
+  }
+  ThreadsFabric(const ThreadsFabric&) = delete;
+  ThreadsFabric& operator=(const ThreadsFabric&) = delete;
+
+  Put put(std::uint64_t from, std::uint64_t to, std::uint64_t bytes) const {
+    return {source_region.address() + from, source_region.lkey(), destination_region.address() + to,
+            destination_region.rkey(), bytes};
+  }
+  nic::QpCounters counters() {
+    nic::QpCounters c;
+    engine.call([&] { c = sender_nic.core().counters(sender_qp.address().qpn); });
+    return c;
+  }
+  void arm(const std::vector<nic::Fault>& faults) {
+    engine.call([&] { sender_nic.core().arm_faults(sender_qp.address().qpn, faults); });
+  }
+
+  link::Loopback loopback;
+  verbs::SoftwareNic sender_nic;
+  verbs::SoftwareNic receiver_nic;
+  engine::ThreadsEngine engine;  // after what it steps, before what calls it
+  Context sender;
+  Context receiver;
+  std::vector<std::byte> source;
+  std::vector<std::byte> destination;
+  MemoryRegion source_region;
+  MemoryRegion destination_region;
+  QueuePair sender_qp;
+  QueuePair receiver_qp;
+};
+
+}  // namespace peal::test
