@@ -1,0 +1,167 @@
+#include "cli/commands.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "cli/report.hpp"
+#include "ladder/options.hpp"
+#include "ladder/parse.hpp"
+#include "ladder/runs.hpp"
+#include "ladder/usage_error.hpp"
+
+namespace peal::cli {
+namespace {
+
+using ladder::LadderArguments;
+
+// perftest's names are accepted where they mean the same.
+void add_traffic_options(CLI::App& app, LadderArguments& a) {
+  app.add_option("--stages", a.stages, "stages to run, in this order; default: all");
+  app.add_option("-s,--size", a.size, "payload bytes, a list; default: 4096,65536,1048576");
+  app.add_option("-n,--iters", a.iters, "PUTs per producer, size and repeat; default: by size");
+  app.add_option("--repeat", a.repeat, "timed repeats, median reported; default: 5");
+  app.add_option("--submit", a.submit, "original, peal or both; default: both");
+  app.add_option("--doorbell", a.doorbell, "ring_record_ring or record_ring");
+  app.add_option("--publish", a.publish, "in_order or combine");
+  app.add_option("--producers", a.producers, "producer threads; default: the stage's");
+  app.add_option("-q,--qps", a.qps, "queue pairs; default: the stage's");
+  app.add_option("-t,--depth", a.depth, "send queue slots, a power of two; default: 1024");
+  app.add_option("--sharing", a.sharing, "exclusive or device; default: device");
+  app.add_option("--provider", a.provider, "software");
+  app.add_option("--engine", a.engine, "threads");
+  app.add_option("--nic", a.nic, "null: complete without moving the payload");
+  app.add_option("--region", a.region, "payload memory of each end; default: 256M or less");
+  app.add_option("--deadline", a.deadline, "seconds that any wait may take; default: 5");
+  app.add_option("--seed", a.seed, "of the payload; default: 1");
+  app.add_option("--fault", a.faults,
+                 "corrupt@K, noop@K, cqe=SYNDROME@K (each with /qp=Q), hold=MS, delay=US, "
+                 "preset=PI, regfail=ERRNO; may be repeated")
+      ->take_all();
+}
+
+// The library's texts may run over several lines, and so may what a user typed; a user gets one.
+std::string one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, ' ');
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+int usage(const std::string& command, const std::string& sentence) {
+  fmt::print(stderr, "peal{}{}: {}\n", command.empty() ? "" : " ", command, one_line(sentence));
+  return ladder::kExitUsage;
+}
+
+std::uint16_t parse_port(const std::string& text, std::uint64_t least) {
+  if (text.empty()) return ladder::kDefaultPort;
+  return static_cast<std::uint16_t>(ladder::parse_count("--port", text, {least, 65535}));
+}
+
+int run_ladder_command(const LadderArguments& a, const std::string& json) {
+  const ladder::LadderOptions options = ladder::make_options(a);
+  const ladder::Interrupt interrupt;
+  Report report("ladder", json);
+  return report.finish(ladder::run_local(options, interrupt, report.events()));
+}
+
+int run_client_command(const LadderArguments& a, const std::string& host, const std::string& port,
+                       const std::string& json) {
+  const ladder::LadderOptions options = ladder::make_options(a);
+  const ladder::ClientOptions client{host, parse_port(port, 1)};
+  const ladder::Interrupt interrupt;
+  Report report("client", json);
+  return report.finish(ladder::run_client(client, a, options, interrupt, report.events()));
+}
+
+int run_server_command(const LadderArguments& a, const std::string& bind, const std::string& port,
+                       bool once, const std::string& timeout) {
+  ladder::ServerOptions server;
+  if (!bind.empty()) server.bind = bind;
+  server.port = parse_port(port, 0);
+  server.once = once;
+  if (!timeout.empty()) {
+    server.idle_timeout_s =
+        static_cast<double>(ladder::parse_count("--timeout", timeout, {1, 31'536'000}));
+  }
+  server.deadline_s = ladder::make_options(a).deadline_s;
+  server.required = a;
+  const ladder::Interrupt interrupt;
+  Report report("server", "");
+  return report.finish(run_server(
+      server, interrupt, [&](const std::string& line) { report.say(line); },
+      [&](const std::string& line) { report.complain(line); }));
+}
+
+}  // namespace
+
+int run(int argc, char** argv) {
+  CLI::App app{"GPU-initiated RDMA PUT, its ladder of stages, and a software ConnectX to run it on",
+               "peal"};
+  app.set_version_flag("--version", PEAL_VERSION " (" PEAL_COMMIT ")");
+  app.require_subcommand(1);
+  app.footer(
+      "Exit status: 0 all validated; 1 wrong payload; 2 wrong usage, or a fault never reached;\n"
+      "3 completion error; 4 deadline passed or peer lost; 5 the machine lacks something;\n"
+      "130 interrupted.");
+
+  LadderArguments arguments;
+  std::string json;
+  std::string port;
+  std::string host;
+  std::string bind;
+  std::string timeout;
+  bool once = false;
+
+  CLI::App* ladder = app.add_subcommand("ladder", "run the stages, both ends in this process");
+  add_traffic_options(*ladder, arguments);
+  ladder->add_option("--json", json,
+                     "append rows to this file, one JSON object a line; - : stdout");
+
+  CLI::App* client = app.add_subcommand("client", "run the stages against a server");
+  client->add_option("HOST", host, "the server's name or address")->required();
+  client->add_option("-p,--port", port, "the server's port; default: 18515");
+  client->add_option("--json", json,
+                     "append rows to this file, one JSON object a line; - : stdout");
+  add_traffic_options(*client, arguments);
+
+  CLI::App* server = app.add_subcommand(
+      "server", "receive and check PUTs; traffic options given here must be the client's");
+  server->add_option("--bind", bind, "address to listen on; default: 0.0.0.0");
+  server->add_option("-p,--port", port, "port to listen on, 0 for a free one; default: 18515");
+  server->add_flag("--once", once, "serve one client, then exit with its status");
+  server->add_option("--timeout", timeout, "exit when no client came for so many seconds");
+  add_traffic_options(*server, arguments);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    const auto chosen = app.get_subcommands();
+    return usage(chosen.empty() ? "" : chosen.front()->get_name(),
+                 std::string(e.what()) + " (see --help)");
+  }
+
+  const std::string command = app.get_subcommands().front()->get_name();
+  for (const CLI::Option* option : app.get_subcommands().front()->get_options()) {
+    for (const std::string& text : option->results()) {
+      if (text.empty()) return usage(command, option->get_name() + " was given an empty value");
+    }
+  }
+  try {
+    if (command == "ladder") return run_ladder_command(arguments, json);
+    if (command == "client") return run_client_command(arguments, host, port, json);
+    return run_server_command(arguments, bind, port, once, timeout);
+  } catch (const ladder::UsageError& e) {
+    return usage(command, e.what());
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "peal {}: {}\n", command, e.what());
+    return ladder::kExitMachine;
+  }
+}
+
+}  // namespace peal::cli

@@ -1,0 +1,79 @@
+// `peal client`: the sending end of a run between two processes.
+#include "engine/threads.hpp"
+#include "ladder/channel.hpp"
+#include "ladder/data_connection.hpp"
+#include "ladder/messages.hpp"
+#include "ladder/runs.hpp"
+#include "ladder/sender.hpp"
+#include "link/stream.hpp"
+
+namespace peal::ladder {
+namespace {
+
+// Tells the server how the run ended here, and hears how it ended there.
+void end_alike(Channel& channel, double deadline_s, Outcome* outcome) {
+  nlohmann::json sentences = nlohmann::json::array();
+  for (const std::string& s : outcome->sentences()) sentences.push_back(s);
+  // Not interruptible: Ctrl-C has been heard, and the deadline bounds it.
+  channel.send({{"type", "end"}, {"status", outcome->status()}, {"sentences", sentences}},
+               wait_for(deadline_s, -1));
+  for (;;) {
+    // An answer that the run no longer waited for may come first.
+    const nlohmann::json answer = channel.receive_any("the peer's end", wait_for(deadline_s, -1));
+    if (answer.at("type") != "end") continue;
+    const int status = read_message([&] { return answer.at("status").get<int>(); });
+    if (!is_exit_status(status)) {
+      throw PeerError(PeerError::Kind::kProtocol, "the peer ended with a status that is none");
+    }
+    outcome->add(status, "");
+    return;
+  }
+}
+
+Outcome run_connected(Channel& channel, Socket data, const LadderOptions& options,
+                      const Interrupt& interrupt, const RunEvents& events) {
+  try {
+    link::StreamLink stream(data.release());
+    verbs::SoftwareNic sender(sender_options(options), stream);
+    engine::ThreadsEngine engine({sender.step()});
+    RemoteReceiver far_end(channel, options.deadline_s, interrupt);
+    const RunEnds ends{sender, engine,
+                       Context::open(sender.provider(engine, sender_refusals(options))), far_end,
+                       "stream"};
+    return run_ladder(options, ends, interrupt, events);
+  } catch (...) {
+    return outcome_of_exception();
+  }
+}
+
+}  // namespace
+
+Outcome run_client(const ClientOptions& client, const LadderArguments& arguments,
+                   const LadderOptions& options, const Interrupt& interrupt,
+                   const RunEvents& events) {
+  Outcome outcome;
+  try {
+    const auto wait = [&] { return wait_for(options.deadline_s, interrupt.fd()); };
+    Channel channel(connect_to(client.host, client.port, wait()));
+    channel.send({{"type", "hello"},
+                  {"arguments", to_json(arguments)},
+                  {"parameters", parameters_of(arguments)}},
+                 wait());
+    const nlohmann::json welcome = channel.receive("welcome", wait());
+    const DataTicket ticket = read_message([&] {
+      return DataTicket{welcome.at("data_port").get<std::uint16_t>(),
+                        welcome.at("token").get<std::uint64_t>()};
+    });
+    Socket data = connect_data(client.host, ticket, wait());
+    outcome = run_connected(channel, std::move(data), options, interrupt, events);
+    // A peer that has been waited for in vain is not waited for again.
+    if (outcome.status() != kExitDeadline) end_alike(channel, options.deadline_s, &outcome);
+  } catch (...) {
+    // A peer that went after it had refused has said why.
+    if (!outcome.good()) return outcome;
+    outcome.add(outcome_of_exception());
+  }
+  return outcome;
+}
+
+}  // namespace peal::ladder

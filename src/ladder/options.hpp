@@ -1,0 +1,67 @@
+// What a run was asked to do, checked: by the time these exist, only the machine can refuse.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ladder/fault.hpp"
+#include "ladder/stage.hpp"
+#include "peal/device/queue_handle.hpp"
+#include "peal/memory/scope.hpp"
+
+namespace peal::ladder {
+
+// One way of submitting, under the name that its rows carry.
+struct SubmitVariant {
+  std::string name;
+  SubmitOptions options;
+};
+
+inline constexpr std::uint64_t kDefaultRegionBytes = std::uint64_t{256} << 20;
+
+struct LadderOptions {
+  std::vector<std::uint64_t> sizes = {4096, 65536, 1048576};
+  std::optional<std::uint64_t> iters;  // per producer, size and repeat; absent: by size
+  std::vector<Stage> stages;
+  std::vector<SubmitVariant> submits;
+  Sharing sharing = Sharing::kDevice;
+  std::uint32_t depth = 1024;
+  bool null_nic = false;
+  std::optional<std::uint64_t> region_bytes;
+  std::uint32_t repeat = 5;
+  double deadline_s = 5;
+  std::uint64_t seed = 1;
+  std::vector<FaultSpec> faults;
+
+  std::uint64_t deadline_ns() const { return static_cast<std::uint64_t>(deadline_s * 1e9); }
+  std::uint64_t iters_for(std::uint64_t payload_bytes) const;
+  std::uint64_t first_wqe_index() const;  // the preset fault, else 0
+  bool has_timed_faults() const;
+};
+
+// The same as the user typed them; empty: not given. Kept so that a server can hold what it was
+// given against what a client asks for.
+struct LadderArguments {
+  std::string size, iters, stages, submit, doorbell, publish, sharing, producers, qps, depth, nic,
+      region, repeat, deadline, seed, provider, engine;
+  std::vector<std::string> faults;
+};
+
+// Throws UsageError: one sentence about the first argument that cannot be used.
+LadderOptions make_options(const LadderArguments& arguments);
+
+// As a flat object of strings, by option name, and back. Reading throws what the JSON library
+// throws.
+nlohmann::json to_json(const LadderArguments& arguments);
+LadderArguments arguments_from(const nlohmann::json& j);
+
+// The parameters that both ends of a run must agree on, by option name, for arguments that
+// make_options takes: numbers however they were written, and defaults as what they stand for.
+nlohmann::json parameters_of(const LadderArguments& arguments);
+// Only those that were given.
+nlohmann::json given_parameters(const LadderArguments& arguments);
+
+}  // namespace peal::ladder

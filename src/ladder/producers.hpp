@@ -1,0 +1,44 @@
+// The threads that PUT: one segment's traffic, from the start barrier to the last completion.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "ladder/payload.hpp"
+#include "peal/core/status.hpp"
+#include "peal/device/queue_handle.hpp"
+#include "peal/memory/scope.hpp"
+
+namespace peal::ladder {
+
+// One segment's work. Producer p uses queue p mod queues.
+struct SegmentWork {
+  SegmentPlan plan;
+  std::vector<QueueHandle> queues;
+  SubmitOptions submit;
+  Sharing sharing = Sharing::kDevice;
+  std::uint64_t source = 0;
+  Lkey lkey;
+  std::uint64_t destination = 0;
+  Rkey rkey;
+  std::uint64_t timeout_ns = 0;
+};
+
+struct ProducerResult {
+  Status status = Status::kOk;
+  std::uint64_t acknowledged = 0;  // PUTs, the first ones
+  std::uint64_t wqes = 0;          // posted
+  std::uint64_t chunks = 0;        // of them, beyond the first of their PUT
+  std::uint64_t noops = 0;         // of them
+  std::uint64_t start_ns = 0;
+  std::uint64_t end_ns = 0;
+};
+
+// Runs all producers of `work`, each on a thread of its own, and returns when all have ended, which
+// each does by its own deadlines or, soon, when *stop is set. The first that fails sets *stop.
+// Calls `watch`, which must not throw, about ten times a second meanwhile, on the calling thread.
+std::vector<ProducerResult> run_producers(const SegmentWork& work, std::uint32_t* stop,
+                                          const std::function<void()>& watch);
+
+}  // namespace peal::ladder

@@ -1,0 +1,447 @@
+#include "ladder/row_run.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "ladder/usage_error.hpp"
+#include "peal/mlx5/cqe.hpp"
+
+namespace peal::ladder {
+namespace {
+
+constexpr std::uint64_t kWarmUpPuts = 256;  // of each producer, at most
+constexpr unsigned kWatchesPerSign = 5;     // of life: two a second
+
+std::uint64_t default_region_bytes() {
+  // Two ends, and room for everybody else.
+  return std::min(kDefaultRegionBytes, available_memory_bytes() / 8);
+}
+
+}  // namespace
+
+RowRun::RowRun(const LadderOptions& options, const RunEnds& ends, const Interrupt& interrupt,
+               const RunEvents& events, const Stage& stage, const SubmitVariant& submit,
+               std::uint64_t payload_bytes)
+    : options_(options),
+      ends_(ends),
+      interrupt_(interrupt),
+      events_(events),
+      stage_(stage),
+      submit_(submit),
+      payload_bytes_(payload_bytes) {}
+
+// Slots: one for each PUT of a segment, so that nothing is written twice between two checks.
+void RowRun::plan() {
+  layout_ = SlotLayout::for_payload(payload_bytes_);
+  iters_ = options_.iters_for(payload_bytes_);
+  const std::uint64_t least = layout_.bytes_for(stage_.producers);
+  std::uint64_t region = options_.region_bytes.value_or(default_region_bytes());
+  if (region < least) {
+    if (options_.region_bytes) {
+      throw UsageError(fmt::format(
+          "--region {} holds no slot of {} bytes for each of the {} producers of stage {}: it must "
+          "be at least {}",
+          region, payload_bytes_, stage_.producers, stage_.name, least));
+    }
+    region = least;
+  }
+  const std::string what =
+      fmt::format("the payload region of {}", ends_.ends_here == 1 ? "one end" : "both ends");
+  if (options_.region_bytes) require_memory(ends_.ends_here * region, what);
+  puts_per_segment_ = std::min(iters_, layout_.slots_in(region) / stage_.producers);
+}
+
+void RowRun::open() {
+  const std::uint64_t slots = puts_per_segment_ * stage_.producers;
+  require_memory(ends_.ends_here * layout_.bytes_for(slots), "the payload of this run");
+  source_ = Buffer(layout_.bytes_for(slots));
+  region_.push_back(MemoryRegion::create(ends_.context, source_.bytes().data(),
+                                         source_.bytes().size(), Access::kLocalOnly));
+  RowSetup setup;
+  setup.stage = stage_.name;
+  setup.submit = submit_.name;
+  setup.payload_bytes = payload_bytes_;
+  setup.slots = slots;
+  setup.depth = options_.depth;
+  for (std::uint32_t i = 0; i < stage_.qps; ++i) {
+    queue_pairs_.push_back(QueuePair::create(
+        ends_.context, {.depth = options_.depth, .first_wqe_index = options_.first_wqe_index()}));
+    setup.senders.push_back(queue_pairs_.back().address());
+  }
+  const Destination destination = ends_.receiver.open_row(setup);
+  for (std::uint32_t i = 0; i < stage_.qps; ++i) {
+    queue_pairs_[i].connect(destination.receivers[i]);
+    work_.queues.push_back(queue_pairs_[i].handle());
+    work_.queues.back().stop = &stop_;
+  }
+  work_.submit = submit_.options;
+  work_.sharing = options_.sharing;
+  work_.source = region_[0].address();
+  work_.lkey = region_[0].lkey();
+  work_.destination = destination.address;
+  work_.rkey = destination.rkey;
+  work_.timeout_ns = options_.deadline_ns();
+}
+
+void RowRun::close() {
+  queue_pairs_.clear();
+  region_.clear();
+  ends_.receiver.close_row();
+}
+
+Outcome RowRun::run() {
+  plan();
+  open();
+  Outcome outcome = run_traffic();
+  if (outcome.good()) outcome.add(cross_check());
+  if (outcome.good()) {
+    if (const std::uint32_t n = unreached_faults()) {
+      outcome.add(
+          kExitUsage,
+          fmt::format("{} of the faults asked for {} never reached: stage {} posted {} WQEs "
+                      "on its first QP",
+                      n, n == 1 ? "was" : "were", stage_.name, posted_.wqes));
+    }
+  }
+  if (!outcome.good()) return outcome;
+  const Row row = make_row();
+  close();
+  events_.row(row);
+  return outcome;
+}
+
+Outcome RowRun::run_traffic() {
+  Outcome outcome;
+  const auto run_puts = [&](std::uint64_t puts, bool timed) {
+    for (std::uint64_t left = puts; left > 0 && outcome.good();) {
+      SegmentPlan plan;
+      plan.seed = options_.seed;
+      plan.producers = stage_.producers;
+      plan.first_sequence = next_sequence_;
+      plan.puts_per_producer = std::min(left, puts_per_segment_);
+      plan.payload_bytes = payload_bytes_;
+      plan.first_timed_sequence = first_timed_sequence_;
+      outcome.add(run_segment(plan, timed));
+      next_sequence_ += plan.puts_per_producer;
+      left -= plan.puts_per_producer;
+    }
+  };
+
+  const std::uint64_t warm_up = std::min({iters_, puts_per_segment_, kWarmUpPuts});
+  first_timed_sequence_ = warm_up;
+  run_puts(warm_up, false);
+  if (!outcome.good()) return outcome;
+
+  before_ = nic_counters();
+  doorbells_before_ = doorbells();
+  first_timed_index_ = work_.queues[0].state->reserved;
+  arm_faults();
+  for (repeat_ = 1; repeat_ <= options_.repeat && outcome.good(); ++repeat_) {
+    const std::uint64_t bytes_before = nic_counters().bytes_moved;
+    repeat_seconds_ = 0;
+    run_puts(iters_, true);
+    if (!outcome.good()) break;
+    const std::uint64_t bytes = nic_counters().bytes_moved - bytes_before;
+    if (const auto r = rate(bytes, iters_ * stage_.producers, repeat_seconds_)) {
+      gbps_.push_back(r->gbps);
+      mpps_.push_back(r->mpps);
+    }
+    seconds_ += repeat_seconds_;
+  }
+  return outcome;
+}
+
+Outcome RowRun::run_segment(const SegmentPlan& plan, bool timed) {
+  Outcome outcome;
+  if (interrupt_.raised()) {
+    outcome.add(kExitInterrupted, "interrupted");
+    return outcome;
+  }
+  events_.progress(fmt::format(
+      "{} {} {} B: {}", stage_.name, submit_.name, payload_bytes_,
+      timed ? fmt::format("{} of {}", repeat_, options_.repeat) : std::string("warm-up")));
+  ends_.receiver.prepare(plan);
+  fill_source(source_.bytes(), plan);
+  work_.plan = plan;
+  const std::vector<ProducerResult> results = run_producers(work_, &stop_, [this] { watch(); });
+
+  std::vector<std::uint64_t> acknowledged;
+  std::uint64_t start_ns = UINT64_MAX;
+  std::uint64_t end_ns = 0;
+  bool failed = false;
+  for (const ProducerResult& r : results) {
+    failed |= r.status != Status::kOk;
+    acknowledged.push_back(r.acknowledged);
+    start_ns = std::min(start_ns, r.start_ns);
+    end_ns = std::max(end_ns, r.end_ns);
+    if (!timed) continue;
+    posted_.wqes += r.wqes;
+    posted_.chunks += r.chunks;
+    posted_.noops += r.noops;
+    puts_ += r.acknowledged;
+  }
+  if (timed) {
+    repeat_seconds_ += static_cast<double>(end_ns - start_ns) * 1e-9;
+    ++segments_;
+  }
+  if (failed) {
+    for (QueuePair& qp : queue_pairs_) qp.to_error();
+    wait_until_quiet();
+    outcome.add(explain_failure(plan, results));
+  }
+  // What failed so far is told even if the far end can no longer be asked.
+  try {
+    if (peer_gone_) std::rethrow_exception(peer_gone_);
+    // With a null NIC nothing arrives, and nothing is claimed.
+    if (!options_.null_nic) {
+      outcome.add(explain_verdict(ends_.receiver.check(plan, acknowledged)));
+    }
+  } catch (...) {
+    outcome.add(outcome_of_exception());
+  }
+  return outcome;
+}
+
+// Called a few times a second while producers run.
+void RowRun::watch() {
+  if (interrupt_.raised()) CpuMemory::store_relaxed(&stop_, 1u);
+  try {
+    if (ends_.receiver.watch_fd() >= 0 && !peer_gone_) {
+      pollfd p{ends_.receiver.watch_fd(), POLLIN, 0};
+      if (poll(&p, 1, 0) > 0) ends_.receiver.hear();
+      if (++watches_ % kWatchesPerSign == 0) ends_.receiver.say_alive();
+    }
+  } catch (...) {
+    peer_gone_ = std::current_exception();
+    CpuMemory::store_relaxed(&stop_, 1u);
+  }
+}
+
+void RowRun::wait_until_quiet() {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::nanoseconds(options_.deadline_ns());
+  for (bool quiet = false; !quiet && std::chrono::steady_clock::now() < deadline;) {
+    ends_.engine.call([&] {
+      quiet = true;
+      for (const QueuePair& qp : queue_pairs_) {
+        quiet &= ends_.nic.core().quiet(qp.address().qpn);
+      }
+    });
+    if (!quiet) std::this_thread::yield();
+  }
+}
+
+Outcome RowRun::explain_failure(const SegmentPlan& plan,
+                                const std::vector<ProducerResult>& results) {
+  Outcome outcome;
+  for (std::uint32_t p = 0; p < results.size(); ++p) {
+    const std::uint64_t put = plan.first_sequence + results[p].acknowledged;
+    const std::string where =
+        fmt::format("stage {}, producer {}, PUT {}{}", stage_.name, p,
+                    put < first_timed_sequence_ ? put : put - first_timed_sequence_,
+                    put < first_timed_sequence_ ? " of the warm-up" : "");
+    const QueueHandle& q = work_.queues[p % work_.queues.size()];
+    switch (results[p].status) {
+      case Status::kOk: break;
+      case Status::kStopped:
+        // It was told to; whoever told it explains why.
+        if (interrupt_.raised()) outcome.add(kExitInterrupted, "interrupted");
+        break;
+      case Status::kCompletionError: {
+        const LatchedError e =
+            decode_error(CpuMemory::load_latch_acquire(&q.state->error, FenceScope::kSystem));
+        // The latch keeps 32 bits of the index; the rest is where this run is.
+        const auto timed = e.index - static_cast<std::uint32_t>(first_timed_index_);
+        // The NIC gave up on the peer by itself: the peer is lost.
+        const bool lost =
+            e.syndrome == static_cast<int>(mlx5::Syndrome::kTransportRetryExceeded) && !injected();
+        outcome.add(
+            lost ? kExitDeadline : kExitCompletionError,
+            fmt::format("{}: error CQE: {} (syndrome 0x{:02x}, vendor syndrome 0x{:02x}), "
+                        "opcode {}, QPN 0x{:06x}, WQE index {} ({} of the timed traffic){}",
+                        where, mlx5::syndrome_name(e.syndrome), e.syndrome, e.vendor_syndrome,
+                        mlx5::opcode_name(e.opcode), q.qpn.value, e.index, timed, refusals()));
+        break;
+      }
+      default:
+        outcome.add(kExitDeadline, fmt::format("{}: no completion within {} s{}", where,
+                                               options_.deadline_s, refusals()));
+        break;
+    }
+  }
+  return outcome;
+}
+
+bool RowRun::injected() const {
+  return std::any_of(options_.faults.begin(), options_.faults.end(),
+                     [](const FaultSpec& f) { return f.kind == FaultSpec::Kind::kCqe; });
+}
+
+// What the NIC itself says of a client that it refused.
+std::string RowRun::refusals() const {
+  std::string text;
+  ends_.engine.call([&] {
+    for (const QueuePair& qp : queue_pairs_) {
+      const nic::QpCounters c = ends_.nic.core().counters(qp.address().qpn);
+      for (std::size_t i = 0; i < c.refusals.size(); ++i) {
+        const auto reason = static_cast<nic::Refusal>(i);
+        if (c.refusals[i] == 0 || reason == nic::Refusal::kInjected) continue;
+        text += fmt::format("; the NIC refused: {}", nic::refusal_text(reason));
+      }
+    }
+  });
+  return text;
+}
+
+Outcome RowRun::explain_verdict(const Verdict& verdict) const {
+  Outcome outcome;
+  if (verdict.mismatches > 0) {
+    outcome.add(kExitWrongPayload, wrong_payload_sentence(std::string(stage_.name), verdict));
+  }
+  return outcome;
+}
+
+std::string wrong_payload_sentence(const std::string& stage, const Verdict& verdict) {
+  return fmt::format("stage {}, {}; {} of {} payloads checked are wrong", stage,
+                     verdict.first ? describe(*verdict.first) : "", verdict.mismatches,
+                     verdict.checked);
+}
+
+nic::QpCounters RowRun::nic_counters() const {
+  nic::QpCounters sum;
+  ends_.engine.call([&] {
+    for (const QueuePair& qp : queue_pairs_) {
+      const nic::QpCounters c = ends_.nic.core().counters(qp.address().qpn);
+      sum.wqes_fetched += c.wqes_fetched;
+      sum.writes += c.writes;
+      sum.noops += c.noops;
+      sum.cqes += c.cqes;
+      sum.bytes_moved += c.bytes_moved;
+    }
+  });
+  return sum;
+}
+
+std::uint64_t RowRun::doorbells() const {
+  std::uint64_t n = 0;
+  for (const QueueHandle& q : work_.queues) n += q.state->doorbells;
+  return n;
+}
+
+// What the client posted, what the NIC took and what it answered must be the same, or some number
+// of the row is not what it says.
+Outcome RowRun::cross_check() const {
+  Outcome outcome;
+  const nic::QpCounters now = nic_counters();
+  const std::uint64_t fetched = now.wqes_fetched - before_.wqes_fetched;
+  const std::uint64_t cqes = now.cqes - before_.cqes;
+  const std::uint64_t moved = now.bytes_moved - before_.bytes_moved;
+  const std::uint64_t meant = options_.null_nic ? 0 : puts_ * payload_bytes_;
+  if (posted_.wqes != fetched || fetched != cqes || moved != meant) {
+    outcome.add(
+        kExitWrongPayload,
+        fmt::format("stage {}: the counts disagree: {} WQEs posted, {} fetched, {} CQEs; {} "
+                    "bytes moved of {}",
+                    stage_.name, posted_.wqes, fetched, cqes, moved, meant));
+  }
+  return outcome;
+}
+
+void RowRun::arm_faults() {
+  for (std::uint32_t i = 0; i < queue_pairs_.size(); ++i) {
+    std::vector<nic::Fault> faults;
+    for (const FaultSpec& f : options_.faults) {
+      if (f.qp != i) continue;
+      switch (f.kind) {
+        case FaultSpec::Kind::kCorrupt:
+          faults.push_back({nic::FaultKind::kCorrupt, 0, f.at});
+          break;
+        case FaultSpec::Kind::kNoop: faults.push_back({nic::FaultKind::kNoop, 0, f.at}); break;
+        case FaultSpec::Kind::kCqe: faults.push_back({nic::FaultKind::kCqe, f.value, f.at}); break;
+        case FaultSpec::Kind::kHold:
+          faults.push_back({nic::FaultKind::kHold, f.value * 1'000'000, 0});
+          break;
+        case FaultSpec::Kind::kDelay:
+          faults.push_back({nic::FaultKind::kDelay, f.value * 1'000, 0});
+          break;
+        default: break;  // not of the traffic
+      }
+    }
+    ends_.engine.call([&] { ends_.nic.core().arm_faults(queue_pairs_[i].address().qpn, faults); });
+  }
+}
+
+std::uint32_t RowRun::unreached_faults() const {
+  std::uint32_t n = 0;
+  ends_.engine.call([&] {
+    for (const QueuePair& qp : queue_pairs_) {
+      n += ends_.nic.core().unreached_faults(qp.address().qpn);
+    }
+  });
+  return n;
+}
+
+Row RowRun::make_row() const {
+  static const MachineFacts machine = machine_facts();
+  const nic::QpCounters now = nic_counters();
+  Row r;
+  r.kind = "software";
+  r.provider = "software";
+  r.engine = options_.null_nic ? "null" : "threads";
+  r.link = ends_.link;
+  r.handler = "direct";
+  r.handler_requested = "direct";
+  r.stage = stage_.name;
+  r.submit = submit_.name;
+  r.doorbell = doorbell_order_name(submit_.options.doorbell);
+  r.publish = publish_order_name(submit_.options.publish);
+  r.exec = "thread";
+  r.sharing = sharing_name(options_.sharing);
+  r.completion = "every";
+  r.fence_scope = scope_name(work_.queues[0].fence_scope);
+  r.memory = "host";
+  r.doorbell_memory = "host";
+  r.producers = stage_.producers;
+  r.qps = stage_.qps;
+  r.window = stage_.window;
+  r.window_effective = std::min<std::uint64_t>(stage_.window, puts_per_segment_ * stage_.producers);
+  r.batch = stage_.batch;
+  r.depth = options_.depth;
+  r.payload_bytes = payload_bytes_;
+  r.total_bytes = now.bytes_moved - before_.bytes_moved;
+  r.region_bytes = source_.bytes().size();
+  r.segments = segments_;
+  r.puts = puts_;
+  r.chunks = posted_.chunks;
+  r.noops = posted_.noops;
+  r.wqes = posted_.wqes;
+  r.doorbells = doorbells() - doorbells_before_;
+  r.cqes = now.cqes - before_.cqes;
+  r.seconds = seconds_;
+  if (!options_.null_nic) {
+    if (const auto s = spread(gbps_)) {
+      r.gbps = s->median;
+      r.gbps_min = s->min;
+      r.gbps_max = s->max;
+    }
+  }
+  if (const auto s = spread(mpps_)) r.mpps = s->median;
+  r.validated = !options_.null_nic;
+  r.mismatches = 0;
+  r.clock = "CLOCK_MONOTONIC";
+  r.seed = options_.seed;
+  r.deadline_s = options_.deadline_s;
+  for (const FaultSpec& f : options_.faults) r.faults.push_back(f.text);
+  r.cpu = machine.cpu;
+  r.kernel = machine.kernel;
+  r.commit = machine.commit;
+  r.version = machine.version;
+  r.started = machine.started;
+  return r;
+}
+
+}  // namespace peal::ladder

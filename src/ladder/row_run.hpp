@@ -1,0 +1,75 @@
+// One row: a stage at one size with one submit, from its queues to its verdict.
+#pragma once
+
+#include <exception>
+#include <vector>
+
+#include "ladder/runner.hpp"
+
+namespace peal::ladder {
+
+class RowRun {
+ public:
+  RowRun(const LadderOptions& options, const RunEnds& ends, const Interrupt& interrupt,
+         const RunEvents& events, const Stage& stage, const SubmitVariant& submit,
+         std::uint64_t payload_bytes);
+
+  // Runs warm-up and repeats. The row is told only when everything was right.
+  Outcome run();
+
+ private:
+  void plan();
+  void open();
+  void close();
+  Outcome run_traffic();
+  Outcome run_segment(const SegmentPlan& plan, bool timed);
+  Outcome explain_failure(const SegmentPlan& plan, const std::vector<ProducerResult>& results);
+  std::string refusals() const;
+  bool injected() const;
+  Outcome explain_verdict(const Verdict& verdict) const;
+  Outcome cross_check() const;
+  void wait_until_quiet();
+  void arm_faults();
+  std::uint32_t unreached_faults() const;
+  nic::QpCounters nic_counters() const;
+  std::uint64_t doorbells() const;
+  void watch();
+  Row make_row() const;
+
+  const LadderOptions& options_;
+  const RunEnds& ends_;
+  const Interrupt& interrupt_;
+  const RunEvents& events_;
+  const Stage& stage_;
+  const SubmitVariant& submit_;
+  const std::uint64_t payload_bytes_;
+
+  SlotLayout layout_;
+  std::uint64_t iters_ = 0;
+  std::uint64_t puts_per_segment_ = 0;  // of each producer
+  Buffer source_;
+  std::vector<MemoryRegion> region_;  // none or one
+  std::vector<QueuePair> queue_pairs_;
+  SegmentWork work_;
+  std::uint32_t stop_ = 0;
+
+  std::uint64_t next_sequence_ = 0;
+  std::uint64_t first_timed_sequence_ = 0;
+  std::uint64_t first_timed_index_ = 0;  // WQE index on QP 0
+  std::uint32_t repeat_ = 0;
+  unsigned watches_ = 0;
+  std::exception_ptr peer_gone_;
+
+  // Sums over the timed traffic.
+  nic::QpCounters before_;
+  std::uint64_t doorbells_before_ = 0;
+  ProducerResult posted_;
+  std::uint64_t puts_ = 0;
+  std::uint64_t segments_ = 0;
+  double seconds_ = 0;
+  double repeat_seconds_ = 0;
+  std::vector<double> gbps_;
+  std::vector<double> mpps_;
+};
+
+}  // namespace peal::ladder

@@ -1,0 +1,47 @@
+// Runs a ladder's rows from the sending end: traffic in segments, each checked off the clock.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "ladder/interrupt.hpp"
+#include "ladder/options.hpp"
+#include "ladder/outcome.hpp"
+#include "ladder/producers.hpp"
+#include "ladder/receiver.hpp"
+#include "ladder/row.hpp"
+#include "verbs/software_nic.hpp"
+
+namespace peal::ladder {
+
+// What a run tells while it goes on. Rows come only when they are valid, or of the null NIC.
+struct RunEvents {
+  std::function<void(const Row&)> row = [](const Row&) {};
+  // "serial original 4096 B: 3 of 5"; on the calling thread, a few times a second.
+  std::function<void(const std::string&)> progress = [](const std::string&) {};
+};
+
+// The sending end: its NIC, the engine that steps it, and the far end.
+struct RunEnds {
+  verbs::SoftwareNic& nic;
+  engine::Engine& engine;
+  Context context;
+  Receiver& receiver;
+  std::string link;             // for the rows
+  std::uint64_t ends_here = 1;  // whose memory is this machine's
+};
+
+// Runs every stage, size and submit in turn until one fails. Throws what the control path or the
+// peer throws (Error, MachineError, UsageError, PeerError, PeerRefusal).
+Outcome run_ladder(const LadderOptions& options, const RunEnds& ends, const Interrupt& interrupt,
+                   const RunEvents& events);
+
+// "stage serial, producer 0, PUT 17, byte 4032: ...; 1 of 100 payloads checked are wrong"
+std::string wrong_payload_sentence(const std::string& stage, const Verdict& verdict);
+
+// What an exception that ends a run means. Call it inside a catch block.
+Outcome outcome_of_exception();
+
+}  // namespace peal::ladder

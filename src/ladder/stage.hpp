@@ -1,0 +1,23 @@
+// The stages of the ladder: each one change against the row above it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace peal::ladder {
+
+struct Stage {
+  std::string_view name;
+  std::string_view change;  // the one thing that is new
+  std::uint32_t producers;
+  std::uint32_t qps;
+  std::uint32_t window;  // all producers together
+  std::uint32_t batch;
+};
+
+inline constexpr Stage kStages[] = {
+    {"serial", "the original: one WQE, ring, wait", 1, 1, 1, 1},
+};
+
+}  // namespace peal::ladder
