@@ -31,8 +31,6 @@ class Session {
     try {
       greet();
       outcome = serve();
-    } catch (const PeerRefusal&) {
-      throw;
     } catch (const PeerError& e) {
       outcome = outcome_of_exception();
       // One that is gone cannot be told.

@@ -171,5 +171,16 @@ TEST(HostileClient, CannotEndTheServerByWhatItSendsAsData) {
   EXPECT_EQ(server.end().status, 4);
 }
 
+TEST(HostileClient, CannotEndAServerOfManyClientsByRefusingIt) {
+  Server server(Arguments{});
+  const RawConnection connection = RawConnection::to(server.port());
+  connection.send(frame(R"({"type":"error","status":3,"message":"no more"})"));
+  ASSERT_TRUE(server.process().wait_for_out("client 1: ")) << server.process().out();
+  Process next(peal_command(client_of(server.port(), words("--size 64 --iters 5 --repeat 1"))));
+  EXPECT_EQ(next.wait(), 0) << next.err();
+  server.process().signal(SIGTERM);
+  EXPECT_EQ(server.end().status, 3);
+}
+
 }  // namespace
 }  // namespace peal::test
