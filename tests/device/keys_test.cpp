@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "host/context_impl.hpp"
 #include "support/manual_fabric.hpp"
 
 namespace peal {
@@ -288,6 +289,33 @@ TEST(Regions, RefuseOneByteMoreOnEitherSide) {
     EXPECT_EQ(refused(fabric.receiver_counters(), nic::Refusal::kRemoteRange), 1u);
     EXPECT_EQ(interior.memory, interior.untouched);
   }
+}
+
+// A zero-based region: its addresses are offsets, and the memory's own address is none of them.
+TEST(Regions, NamedFromZeroAreWrittenByOffsetAndNotByAddress) {
+  ManualFabric fabric;
+  fabric.fill_source(5);
+  const std::uint32_t pd = fabric.receiver.impl().pdn;
+  const std::uint32_t key = fabric.receiver_nic.core().commands().register_region(
+      pd, 0, fabric.destination.data(), 4096, nic::kLocalWrite | nic::kRemoteWrite);
+  ASSERT_NE(key, 0u);
+  auto queue = fabric.queue();
+  Posted posted;
+  Put p = fabric.put(0, 0, 64);
+  p.rkey = Rkey(key);
+  for (const std::uint64_t offset : {0u, 1u, 4096u - 64u}) {
+    p.remote_address = offset;
+    ASSERT_EQ(put(queue, p, &posted), Status::kOk);
+    ASSERT_EQ(wait(queue, posted.ticket), Status::kOk);
+    EXPECT_EQ(std::memcmp(&fabric.destination[offset], fabric.source.data(), 64), 0);
+  }
+  p.remote_address = reinterpret_cast<std::uint64_t>(fabric.destination.data());
+  ASSERT_EQ(put(queue, p, &posted), Status::kOk);
+  ASSERT_EQ(wait(queue, posted.ticket), Status::kCompletionError);
+  LatchedError e;
+  ASSERT_TRUE(queue.completions().error(&e));
+  EXPECT_EQ(e.syndrome, 0x13);
+  fabric.receiver_nic.core().commands().deregister_region(key);
 }
 
 TEST(Regions, RefuseALocalBufferOneByteOutside) {
