@@ -116,7 +116,9 @@ class Requester {
     for (const std::uint32_t i : active_) {
       QpEntry& qp = tables_.qps[i];
       Queue& s = *queues_[i];
-      if (now_ns >= s.next_record_check_ns) check_record(qp, s, now_ns);
+      if (qp.state == QpState::kRts && now_ns >= s.next_record_check_ns) {
+        check_record(qp, s, now_ns);
+      }
       if (qp.answer_timeout_ns() != 0) check_answer(qp, s, now_ns);
       if (qp.state == QpState::kRts) worked |= fetch_and_send(qp, s, now_ns);
       if (qp.state == QpState::kError) stop_sending(qp, s);
@@ -300,7 +302,7 @@ class Requester {
       refuse(s, Refusal::kRecordWithoutDoorbell);
     } else {
       refuse(s, Refusal::kDoorbellWithoutRecord);
-      if (qp.state == QpState::kRts) qp.state = QpState::kError;
+      qp.state = QpState::kError;
     }
   }
 
