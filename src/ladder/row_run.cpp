@@ -103,7 +103,7 @@ Outcome RowRun::run() {
       outcome.add(
           kExitUsage,
           fmt::format("{} of the faults asked for {} never reached: stage {} posted {} WQEs "
-                      "on its first QP",
+                      "in all",
                       n, n == 1 ? "was" : "were", stage_.name, posted_.wqes));
     }
   }
@@ -138,7 +138,7 @@ Outcome RowRun::run_traffic() {
 
   before_ = nic_counters();
   doorbells_before_ = doorbells();
-  first_timed_index_ = work_.queues[0].state->reserved;
+  for (const QueueHandle& q : work_.queues) first_timed_index_.push_back(q.state->reserved);
   arm_faults();
   for (repeat_ = 1; repeat_ <= options_.repeat && outcome.good(); ++repeat_) {
     const std::uint64_t bytes_before = nic_counters().bytes_moved;
@@ -254,15 +254,20 @@ Outcome RowRun::explain_failure(const SegmentPlan& plan,
       case Status::kCompletionError: {
         const LatchedError e =
             decode_error(CpuMemory::load_latch_acquire(&q.state->error, FenceScope::kSystem));
-        // The latch keeps 32 bits of the index; the rest is where this run is.
-        const auto timed = e.index - static_cast<std::uint32_t>(first_timed_index_);
+        // The latch keeps 32 bits of the index, so the difference is taken in 32 bits too.
+        const std::size_t qp = p % work_.queues.size();
+        const std::string timed =
+            first_timed_index_.empty()
+                ? "in the warm-up"
+                : fmt::format("{} of the timed traffic",
+                              e.index - static_cast<std::uint32_t>(first_timed_index_[qp]));
         // The NIC gave up on the peer by itself: the peer is lost.
         const bool lost =
             e.syndrome == static_cast<int>(mlx5::Syndrome::kTransportRetryExceeded) && !injected();
         outcome.add(
             lost ? kExitDeadline : kExitCompletionError,
             fmt::format("{}: error CQE: {} (syndrome 0x{:02x}, vendor syndrome 0x{:02x}), "
-                        "opcode {}, QPN 0x{:06x}, WQE index {} ({} of the timed traffic){}",
+                        "opcode {}, QPN 0x{:06x}, WQE index {} ({}){}",
                         where, mlx5::syndrome_name(e.syndrome), e.syndrome, e.vendor_syndrome,
                         mlx5::opcode_name(e.opcode), q.qpn.value, e.index, timed, refusals()));
         break;

@@ -55,7 +55,7 @@ class RowRun {
 
   std::uint64_t next_sequence_ = 0;
   std::uint64_t first_timed_sequence_ = 0;
-  std::uint64_t first_timed_index_ = 0;  // WQE index on QP 0
+  std::vector<std::uint64_t> first_timed_index_;  // of each QP; none during warm-up
   std::uint32_t repeat_ = 0;
   unsigned watches_ = 0;
   std::exception_ptr peer_gone_;

@@ -116,6 +116,15 @@ TEST(FaultRun, NamesTheWqeOfAnErrorCqeAcrossAWrapOfTheIndex) {
   }
 }
 
+// Three producers on two QPs: the warm-up leaves the QPs at different indices.
+TEST(FaultRun, CountsTheTimedWqesOfEachQpFromItsOwnStart) {
+  const Pair pair =
+      run_pair("--size 64 --iters 20 --repeat 1 --producers 3 --qps 2 --fault cqe=0x13@5/qp=1");
+  expect_both(pair, 3);
+  EXPECT_TRUE(contains(pair.client.err, "producer 1, PUT 5: ")) << pair.client.err;
+  EXPECT_TRUE(contains(pair.client.err, "(5 of the timed traffic)")) << pair.client.err;
+}
+
 TEST(FaultRun, PrintsTheNameOfEverySyndrome) {
   const std::vector<std::pair<std::string, std::string>> syndromes = {
       {"0x01", "local length error"},
