@@ -72,6 +72,44 @@ inline constexpr std::uint8_t kVendorFlushed = 0xf9;
 inline constexpr std::uint8_t kVendorQpOperation = 0x68;
 inline constexpr std::uint8_t kVendorRetryExceeded = 0x81;
 
+// A use of memory: `bytes` from `address` under `key`, which must allow `access`.
+struct RegionUse {
+  std::uint32_t key = 0;
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t access = 0;
+};
+
+// What each way of being wrong is called at the requester and at the responder.
+struct RegionRefusals {
+  Refusal unknown, swapped, stale, other_pd, access, range;
+};
+inline constexpr RegionRefusals kLocalRefusals = {Refusal::kLkeyUnknown, Refusal::kLkeySwapped,
+                                                  Refusal::kLkeyStale,   Refusal::kLkeyOtherPd,
+                                                  Refusal::kLocalRange,  Refusal::kLocalRange};
+inline constexpr RegionRefusals kRemoteRefusals = {Refusal::kRkeyUnknown,  Refusal::kRkeySwapped,
+                                                   Refusal::kRkeyStale,    Refusal::kRkeyOtherPd,
+                                                   Refusal::kRemoteAccess, Refusal::kRemoteRange};
+
+// On Refusal::kNone *memory is where the use begins.
+inline Refusal check_region(const RegionUse& use, std::uint32_t pd, const Tables& tables,
+                            const RegionRefusals& refusals, std::byte** memory) {
+  const KeyEntry* key = tables.find_key(use.key);
+  if (key == nullptr) {
+    if (tables.find_key(swap_bytes(use.key)) != nullptr) return refusals.swapped;
+    return tables.key_is_stale(use.key) ? refusals.stale : refusals.unknown;
+  }
+  if (key->pd != pd) return refusals.other_pd;
+  if ((key->access & use.access) != use.access) return refusals.access;
+  // Written so that no sum can wrap.
+  const std::uint64_t offset = use.address - key->start;
+  if (use.address < key->start || offset > key->bytes || use.bytes > key->bytes - offset) {
+    return refusals.range;
+  }
+  *memory = key->memory + offset;
+  return Refusal::kNone;
+}
+
 // Checks the WQE in `slot`, fetched for ring index `index` of `qp`, of which `posted` slots from
 // `index` on have been announced.
 inline CheckResult check(const mlx5::Slot& slot, std::uint64_t index, std::uint64_t posted,
@@ -91,9 +129,6 @@ inline CheckResult check(const mlx5::Slot& slot, std::uint64_t index, std::uint6
   };
   const auto refuse_operation = [&refuse](Refusal why) {
     return refuse(why, Syndrome::kLocalQpOperation, kVendorQpOperation);
-  };
-  const auto refuse_protection = [&refuse](Refusal why) {
-    return refuse(why, Syndrome::kLocalProtection, kVendorLocalProtection);
   };
 
   if (ctrl.wqe_index != static_cast<std::uint16_t>(index)) {
@@ -124,21 +159,11 @@ inline CheckResult check(const mlx5::Slot& slot, std::uint64_t index, std::uint6
   if (data.byte_count > (std::uint64_t{1} << qp.log_msg_max)) {
     return refuse(Refusal::kMessageTooLong, Syndrome::kLocalLength, kVendorQpOperation);
   }
-  const KeyEntry* key = tables.find_key(data.lkey.value);
-  if (key == nullptr) {
-    if (tables.find_key(swap_bytes(data.lkey.value)) != nullptr) {
-      return refuse_protection(Refusal::kLkeySwapped);
-    }
-    return refuse_protection(tables.key_is_stale(data.lkey.value) ? Refusal::kLkeyStale
-                                                                  : Refusal::kLkeyUnknown);
-  }
-  if (key->pd != qp.pd) return refuse_protection(Refusal::kLkeyOtherPd);
-  // Written so that no sum can wrap.
-  const std::uint64_t offset = data.address - key->start;
-  if (data.address < key->start || offset > key->bytes || data.byte_count > key->bytes - offset) {
-    return refuse_protection(Refusal::kLocalRange);
-  }
-  r.move.source = key->memory + offset;
+  std::byte* memory = nullptr;
+  const Refusal why = check_region({data.lkey.value, data.address, data.byte_count, 0}, qp.pd,
+                                   tables, kLocalRefusals, &memory);
+  if (why != Refusal::kNone) return refuse(why, Syndrome::kLocalProtection, kVendorLocalProtection);
+  r.move.source = memory;
   return r;
 }
 
@@ -149,19 +174,8 @@ inline Refusal check_remote_write(std::uint64_t address, Rkey rkey, std::uint64_
   *target = nullptr;
   if (!qp.remote_write_enabled) return Refusal::kRemoteWriteDisabled;
   if (bytes == 0) return Refusal::kNone;
-  const KeyEntry* key = tables.find_key(rkey.value);
-  if (key == nullptr) {
-    if (tables.find_key(swap_bytes(rkey.value)) != nullptr) return Refusal::kRkeySwapped;
-    return tables.key_is_stale(rkey.value) ? Refusal::kRkeyStale : Refusal::kRkeyUnknown;
-  }
-  if (key->pd != qp.pd) return Refusal::kRkeyOtherPd;
-  if ((key->access & kRemoteWrite) == 0) return Refusal::kRemoteAccess;
-  const std::uint64_t offset = address - key->start;
-  if (address < key->start || offset > key->bytes || bytes > key->bytes - offset) {
-    return Refusal::kRemoteRange;
-  }
-  *target = key->memory + offset;
-  return Refusal::kNone;
+  return check_region({rkey.value, address, bytes, kRemoteWrite}, qp.pd, tables, kRemoteRefusals,
+                      target);
 }
 
 // How a WQE ended.

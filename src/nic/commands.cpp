@@ -146,7 +146,6 @@ Commands::Answer Commands::create_cq(std::span<const std::byte> in, std::span<st
   if (index == 0) return {Status::kNoResources, kTableFull};
   CqEntry cq;
   cq.used = true;
-  cq.overrun_ignored = get(context, cqc::oi) == 1;
   cq.log_size = log_size;
   cq.ring = reinterpret_cast<mlx5::Cqe*>(ring);
   cq.uar = uar;
@@ -215,7 +214,6 @@ Commands::Answer Commands::create_qp(std::span<const std::byte> in, std::span<st
   qp.qpn = Qpn(tables_.qpn_base + index);
   qp.sq = reinterpret_cast<const mlx5::Slot*>(ring);
   qp.dbrec = reinterpret_cast<const std::uint32_t*>(record) + mlx5::kDbrecSendWord;
-  qp.user_index = get(context, qpc::user_index);
   // A valid MTU even in reset: clients ask right after creating and refuse anything else.
   qp.mtu = qpc::kMtu256Bytes;
   tables_.qps[index] = qp;
@@ -232,7 +230,7 @@ Commands::Answer Commands::destroy_qp(std::span<const std::byte> in) {
   QpEntry* qp =
       tables_.find_qp(Qpn(static_cast<std::uint32_t>(get(in.data(), mlx5::devx::destroy_qp::qpn))));
   if (qp == nullptr) return {Status::kBadResource, kNoSuchQp};
-  const std::uint32_t index = index_of(*qp);
+  const std::uint32_t index = tables_.index_of(*qp);
   events_.qp_destroyed(index);
   --tables_.umems[qp_umems_[index].ring].users;
   --tables_.umems[qp_umems_[index].dbrec].users;
@@ -244,7 +242,7 @@ Commands::Answer Commands::modify_qp(CommandOpcode opcode, std::span<const std::
   namespace modify = mlx5::devx::modify_qp;
   QpEntry* qp = tables_.find_qp(Qpn(static_cast<std::uint32_t>(get(in.data(), modify::qpn))));
   if (qp == nullptr) return {Status::kBadResource, kNoSuchQp};
-  const std::uint32_t index = index_of(*qp);
+  const std::uint32_t index = tables_.index_of(*qp);
   const auto wrong_state = [] { return Answer{Status::kBadQpState, kWrongQpState}; };
 
   if (opcode == CommandOpcode::k2ErrQp) {
@@ -317,7 +315,7 @@ Commands::Answer Commands::query_qp(std::span<const std::byte> in, std::span<std
   const QpEntry* qp = tables_.find_qp(Qpn(static_cast<std::uint32_t>(get(in.data(), query::qpn))));
   if (qp == nullptr) return {Status::kBadResource, kNoSuchQp};
   std::byte* context = at(out.data(), query::qpc);
-  std::memcpy(context, contexts_[index_of(*qp)].data(), sizeof(Context));
+  std::memcpy(context, contexts_[tables_.index_of(*qp)].data(), sizeof(Context));
   set(context, qpc::state, static_cast<std::uint8_t>(qp->state));
   set(context, qpc::mtu, qp->mtu);
   return {};

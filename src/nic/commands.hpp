@@ -81,9 +81,6 @@ class Commands {
   // a multiple of `alignment`.
   std::byte* umem_range(std::uint64_t umem, std::uint64_t offset, std::uint64_t bytes,
                         std::uint32_t alignment);
-  std::uint32_t index_of(const QpEntry& qp) const {
-    return static_cast<std::uint32_t>(&qp - tables_.qps.data());
-  }
 
   struct Umems {
     std::uint32_t ring = 0;

@@ -80,7 +80,7 @@ class Core final : private QueueEvents {
 
   std::uint32_t index_of(Qpn qpn) const {
     const QpEntry* qp = tables_->find_qp(qpn);
-    return qp == nullptr ? 0 : static_cast<std::uint32_t>(qp - tables_->qps.data());
+    return qp == nullptr ? 0 : tables_->index_of(*qp);
   }
 
   bool receive() {

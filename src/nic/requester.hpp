@@ -130,7 +130,7 @@ class Requester {
 
   // False when the answer is not for this queue to take.
   bool acknowledge(QpEntry& qp, const link::Segment& ack, std::uint64_t now_ns) {
-    Queue& s = *queues_[static_cast<std::uint32_t>(&qp - tables_.qps.data())];
+    Queue& s = *queues_[tables_.index_of(qp)];
     if (qp.state != QpState::kRts || ack.source_qpn != qp.remote_qpn) return false;
     const bool positive = ack.aeth_syndrome <= link::kAethAck;
     const bool never_sent = positive && ack.psn.since(s.next_psn) >= 0;

@@ -37,7 +37,7 @@ class Responder {
 
   // Takes one written segment; `counters` are those of the QP that it names.
   void receive(QpEntry& qp, const link::Segment& in, QpCounters& counters) {
-    const auto index = static_cast<std::uint32_t>(&qp - tables_.qps.data());
+    const auto index = tables_.index_of(qp);
     Queue& q = queues_[index];
     if (qp.state != QpState::kRtr && qp.state != QpState::kRts) {
       ++drops_.wrong_state;

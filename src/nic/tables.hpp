@@ -59,7 +59,6 @@ struct QpEntry {
   std::uint32_t uar = 0;  // index of its UAR
   const mlx5::Slot* sq = nullptr;
   const std::uint32_t* dbrec = nullptr;  // the send word
-  std::uint64_t user_index = 0;
   Qpn remote_qpn;
   Psn next_send_psn;
   Psn next_receive_psn;
@@ -77,7 +76,6 @@ struct QpEntry {
 
 struct CqEntry {
   bool used = false;
-  bool overrun_ignored = false;
   std::uint8_t log_size = 0;
   mlx5::Cqe* ring = nullptr;
   std::uint64_t produced = 0;  // CQEs written so far; a QP reset does not touch it
@@ -117,6 +115,11 @@ struct Tables {
     return qpn.value > qpn_base && index < kMaxQps && qps[index].qpn == qpn ? &qps[index] : nullptr;
   }
   const QpEntry* find_qp(Qpn qpn) const { return const_cast<Tables*>(this)->find_qp(qpn); }
+
+  // The place of an entry of `qps`.
+  std::uint32_t index_of(const QpEntry& qp) const {
+    return static_cast<std::uint32_t>(&qp - qps.data());
+  }
 
   const KeyEntry* find_key(std::uint32_t key) const {
     const KeyEntry* entry = key_slot(key);
