@@ -29,6 +29,9 @@ void add_traffic_options(CLI::App& app, LadderArguments& a) {
   app.add_option("--publish", a.publish, "in_order or combine");
   app.add_option("--producers", a.producers, "producer threads; default: the stage's");
   app.add_option("-q,--qps", a.qps, "queue pairs; default: the stage's");
+  app.add_option("--window", a.window,
+                 "PUTs in flight, all producers together, where the stage has more than one; "
+                 "default: the stage's");
   app.add_option("-t,--depth", a.depth, "send queue slots, a power of two; default: 1024");
   app.add_option("--sharing", a.sharing, "exclusive or device; default: device");
   app.add_option("--provider", a.provider, "software");

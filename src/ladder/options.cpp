@@ -19,6 +19,7 @@ constexpr std::uint64_t kMaxPutBytes = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMaxRegionBytes = std::uint64_t{1} << 50;
 constexpr std::uint64_t kMaxIters = 1'000'000'000;
 constexpr std::uint64_t kMaxProducers = 1024;
+constexpr std::uint64_t kMaxWindow = 1u << 20;
 constexpr double kMaxDeadlineS = 3600;
 
 template <class T>
@@ -99,6 +100,28 @@ double parse_deadline(const std::string& text) {
   return value;
 }
 
+// A stage that is defined by its window of 1 keeps it.
+void set_windows(const std::string& text, std::vector<Stage>* stages) {
+  std::uint64_t given = 0;
+  if (!text.empty()) given = parse_count("--window", text, {1, kMaxWindow});
+  bool used = false;
+  for (Stage& s : *stages) {
+    if (given != 0 && s.window > 1) {
+      if (given < s.producers) {
+        throw UsageError("--window " + text + " is less than the " + std::to_string(s.producers) +
+                         " producers of stage " + std::string(s.name) + ": each needs one of it");
+      }
+      s.window = static_cast<std::uint32_t>(given);
+      used = true;
+    }
+    s.window = std::max(s.window, s.producers);
+  }
+  if (given != 0 && !used) {
+    throw UsageError("--window has no use here: stage " + std::string(stages->front().name) +
+                     " is the one whose window is 1");
+  }
+}
+
 void check_faults(const LadderOptions& o) {
   std::uint32_t presets = 0;
   for (const FaultSpec& f : o.faults) {
@@ -157,6 +180,7 @@ void for_each_parameter(Arguments& a, F f) {
   f("size", a.size);
   f("stages", a.stages);
   f("submit", a.submit);
+  f("window", a.window);
   f("deadline", a.deadline);
 }
 
@@ -212,8 +236,8 @@ LadderOptions make_options(const LadderArguments& a) {
                        std::to_string(s.producers) + " producers of stage " + std::string(s.name) +
                        ": some would stay idle");
     }
-    s.window = std::max(s.window, s.producers);
   }
+  set_windows(a.window, &o.stages);
   if (!a.depth.empty()) o.depth = parse_depth(a.depth);
   if (!a.nic.empty()) o.null_nic = choose<bool>("--nic", a.nic, {{"null", true}});
   if (!a.region.empty()) o.region_bytes = parse_bytes("--region", a.region, {1, kMaxRegionBytes});
@@ -254,6 +278,7 @@ nlohmann::json parameters_of(const LadderArguments& a) {
   number("iters", a.iters, o.iters.value_or(0));
   number("producers", a.producers, o.stages[0].producers);
   number("qps", a.qps, o.stages[0].qps);
+  number("window", a.window, std::ranges::max(o.stages, {}, &Stage::window).window);
   number("region", a.region, o.region_bytes.value_or(0));
   return p;
 }

@@ -45,8 +45,8 @@ struct LadderOptions {
 // The same as the user typed them; empty: not given. Kept so that a server can hold what it was
 // given against what a client asks for.
 struct LadderArguments {
-  std::string size, iters, stages, submit, doorbell, publish, sharing, producers, qps, depth, nic,
-      region, repeat, deadline, seed, provider, engine;
+  std::string size, iters, stages, submit, doorbell, publish, sharing, producers, qps, window,
+      depth, nic, region, repeat, deadline, seed, provider, engine;
   std::vector<std::string> faults;
 };
 

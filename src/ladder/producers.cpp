@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "peal/device/put.hpp"
+#include "peal/device/producer.hpp"
 #include "peal/memory/cpu_memory.hpp"
 
 namespace peal::ladder {
@@ -15,30 +15,42 @@ namespace {
 
 constexpr std::chrono::milliseconds kWatchInterval{100};
 
-// The original: one PUT, ring, wait, next.
+// The memory of one producer, taken where a failure to get it can still be told.
+struct Seat {
+  ProducerOptions options;
+  std::vector<InFlight> fifo;
+  ProducerResult result;
+};
+
+Seat make_seat(const SegmentWork& work, std::uint32_t p) {
+  Seat seat;
+  seat.options.submit = work.submit;
+  seat.options.window = share_of_window(work.window, work.plan.producers, p);
+  seat.options.timeout_ns = work.timeout_ns;
+  seat.fifo.resize(seat.options.window);
+  return seat;
+}
+
 template <Sharing S>
-ProducerResult run_serial(const SegmentWork& work, std::uint32_t producer) {
+void run_producer(const SegmentWork& work, std::uint32_t p, Seat& seat) {
   const SegmentPlan& plan = work.plan;
   const SlotLayout layout = plan.layout();
-  SendQueue<CpuMemory, S> queue(work.queues[producer % work.queues.size()], work.submit);
-  ProducerResult result;
+  ProducerResult& result = seat.result;
+  Producer<CpuMemory, S, Latencies> producer(work.queues[p % work.queues.size()], seat.options,
+                                             seat.fifo.data(), &result.latencies);
   result.start_ns = CpuMemory::now_ns();
-  for (std::uint64_t i = 0; i < plan.puts_per_producer; ++i) {
-    const std::uint64_t offset = layout.offset_of(producer * plan.puts_per_producer + i);
-    const Put put{work.source + offset, work.lkey, work.destination + offset, work.rkey,
-                  plan.payload_bytes};
-    Posted posted;
-    result.status = peal::put(queue, put, &posted, work.timeout_ns);
-    if (result.status != Status::kOk) break;
-    result.wqes += posted.wqes;
-    result.chunks += posted.wqes - 1;
-    if (put.bytes == 0) ++result.noops;
-    result.status = wait(queue, posted.ticket, work.timeout_ns);
-    if (result.status != Status::kOk) break;
-    ++result.acknowledged;
+  for (std::uint64_t i = 0; i < plan.puts_per_producer && result.status == Status::kOk; ++i) {
+    const std::uint64_t offset = layout.offset_of(p * plan.puts_per_producer + i);
+    result.status = producer.put({work.source + offset, work.lkey, work.destination + offset,
+                                  work.rkey, plan.payload_bytes});
   }
+  if (result.status == Status::kOk) result.status = producer.flush();
   result.end_ns = CpuMemory::now_ns();
-  return result;
+  producer.settle();
+  result.acknowledged = producer.completed_puts();
+  result.wqes = producer.posted_wqes();
+  result.chunks = producer.posted_wqes() - producer.posted_puts();
+  result.noops = plan.payload_bytes == 0 ? producer.posted_puts() : 0;
 }
 
 }  // namespace
@@ -46,7 +58,8 @@ ProducerResult run_serial(const SegmentWork& work, std::uint32_t producer) {
 std::vector<ProducerResult> run_producers(const SegmentWork& work, std::uint32_t* stop,
                                           const std::function<void()>& watch) {
   const std::uint32_t producers = work.plan.producers;
-  std::vector<ProducerResult> results(producers);
+  std::vector<Seat> seats;
+  for (std::uint32_t p = 0; p < producers; ++p) seats.push_back(make_seat(work, p));
   std::latch start(producers);
   std::mutex mutex;
   std::condition_variable all_ended;
@@ -57,13 +70,17 @@ std::vector<ProducerResult> run_producers(const SegmentWork& work, std::uint32_t
   try {
     for (std::uint32_t p = 0; p < producers; ++p) {
       threads.emplace_back([&, p] {
+        // On this thread's stack, so that no two producers write one cache line.
+        Seat seat = std::move(seats[p]);
         start.arrive_and_wait();
-        const ProducerResult result = work.sharing == Sharing::kExclusive
-                                          ? run_serial<Sharing::kExclusive>(work, p)
-                                          : run_serial<Sharing::kDevice>(work, p);
-        if (result.status != Status::kOk) CpuMemory::store_relaxed(stop, 1u);
+        if (work.sharing == Sharing::kExclusive) {
+          run_producer<Sharing::kExclusive>(work, p, seat);
+        } else {
+          run_producer<Sharing::kDevice>(work, p, seat);
+        }
+        if (seat.result.status != Status::kOk) CpuMemory::store_relaxed(stop, 1u);
         const std::lock_guard lock(mutex);
-        results[p] = result;
+        seats[p] = std::move(seat);
         ++ended;
         all_ended.notify_one();
       });
@@ -81,6 +98,8 @@ std::vector<ProducerResult> run_producers(const SegmentWork& work, std::uint32_t
     watch();
     lock.lock();
   }
+  std::vector<ProducerResult> results;
+  for (Seat& seat : seats) results.push_back(std::move(seat.result));
   return results;
 }
 

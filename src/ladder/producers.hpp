@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "ladder/latency.hpp"
 #include "ladder/payload.hpp"
 #include "peal/core/status.hpp"
 #include "peal/device/queue_handle.hpp"
@@ -12,12 +13,21 @@
 
 namespace peal::ladder {
 
+// Producer p's part of a window of `window` PUTs for all: parts differ by one at most, and none is
+// 0.
+constexpr std::uint32_t share_of_window(std::uint32_t window, std::uint32_t producers,
+                                        std::uint32_t p) {
+  const std::uint32_t share = window / producers + (p < window % producers ? 1 : 0);
+  return share == 0 ? 1 : share;
+}
+
 // One segment's work. Producer p uses queue p mod queues.
 struct SegmentWork {
   SegmentPlan plan;
   std::vector<QueueHandle> queues;
   SubmitOptions submit;
   Sharing sharing = Sharing::kDevice;
+  std::uint32_t window = 1;  // PUTs in flight, all producers together
   std::uint64_t source = 0;
   Lkey lkey;
   std::uint64_t destination = 0;
@@ -33,6 +43,7 @@ struct ProducerResult {
   std::uint64_t noops = 0;         // of them
   std::uint64_t start_ns = 0;
   std::uint64_t end_ns = 0;
+  Latencies latencies;  // of tickets
 };
 
 // Runs all producers of `work`, each on a thread of its own, and returns when all have ended, which

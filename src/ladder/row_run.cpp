@@ -80,6 +80,7 @@ void RowRun::open() {
   }
   work_.submit = submit_.options;
   work_.sharing = options_.sharing;
+  work_.window = stage_.window;
   work_.source = region_[0].address();
   work_.lkey = region_[0].lkey();
   work_.destination = destination.address;
@@ -182,6 +183,7 @@ Outcome RowRun::run_segment(const SegmentPlan& plan, bool timed) {
     posted_.wqes += r.wqes;
     posted_.chunks += r.chunks;
     posted_.noops += r.noops;
+    posted_.latencies.add(r.latencies);
     puts_ += r.acknowledged;
   }
   if (timed) {
@@ -413,7 +415,8 @@ Row RowRun::make_row() const {
   r.producers = stage_.producers;
   r.qps = stage_.qps;
   r.window = stage_.window;
-  r.window_effective = std::min<std::uint64_t>(stage_.window, puts_per_segment_ * stage_.producers);
+  r.window_effective = std::min({std::uint64_t{stage_.window}, puts_per_segment_ * stage_.producers,
+                                 std::uint64_t{options_.depth} * stage_.qps});
   r.batch = stage_.batch;
   r.depth = options_.depth;
   r.payload_bytes = payload_bytes_;
@@ -435,6 +438,9 @@ Row RowRun::make_row() const {
     }
   }
   if (const auto s = spread(mpps_)) r.mpps = s->median;
+  r.latency_ns_p50 = posted_.latencies.percentile(50);
+  r.latency_ns_p99 = posted_.latencies.percentile(99);
+  r.latency_ns_max = posted_.latencies.max();
   r.validated = !options_.null_nic;
   r.mismatches = 0;
   r.clock = "CLOCK_MONOTONIC";

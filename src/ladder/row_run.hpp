@@ -63,7 +63,7 @@ class RowRun {
   // Sums over the timed traffic.
   nic::QpCounters before_;
   std::uint64_t doorbells_before_ = 0;
-  ProducerResult posted_;
+  ProducerResult posted_;  // of all producers
   std::uint64_t puts_ = 0;
   std::uint64_t segments_ = 0;
   double seconds_ = 0;

@@ -12,12 +12,13 @@ struct Stage {
   std::string_view change;  // the one thing that is new
   std::uint32_t producers;
   std::uint32_t qps;
-  std::uint32_t window;  // all producers together
+  std::uint32_t window;  // PUTs in flight, all producers together
   std::uint32_t batch;
 };
 
 inline constexpr Stage kStages[] = {
     {"serial", "the original: one WQE, ring, wait", 1, 1, 1, 1},
+    {"window", "a window of PUTs in flight, the oldest awaited first", 1, 1, 256, 1},
 };
 
 }  // namespace peal::ladder

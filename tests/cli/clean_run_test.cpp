@@ -45,7 +45,7 @@ Rows ladder_rows(const std::string& arguments) {
 }
 
 TEST(CleanRun, ExitsValidatedAtBothEndsOfTwoProcesses) {
-  const Pair pair = run_pair("--size 64,4096,70000 --iters 50 --repeat 3");
+  const Pair pair = run_pair("--stages serial --size 64,4096,70000 --iters 50 --repeat 3");
   expect_both(pair, 0);
   EXPECT_EQ(pair.client.err, "");
   EXPECT_EQ(pair.server.err, "");
@@ -60,14 +60,14 @@ TEST(CleanRun, ExitsValidatedAtBothEndsOfTwoProcesses) {
 }
 
 TEST(CleanRun, ExitsValidatedInOneProcess) {
-  const Rows rows = ladder_rows("--size 64,4096,70000 --iters 50 --repeat 3");
+  const Rows rows = ladder_rows("--stages serial --size 64,4096,70000 --iters 50 --repeat 3");
   ASSERT_EQ(rows.size(), 6u);
   const std::vector<std::uint64_t> sizes = {64, 4096, 70000};
   for (std::size_t i = 0; i < rows.size(); ++i) expect_row(rows[i], "loopback", sizes[i / 2], 150);
 }
 
 TEST(CleanRun, SaysOnTheFirstLineThatItIsNoHardwareResult) {
-  const Ended e = run_peal("ladder --size 64 --iters 5 --repeat 1");
+  const Ended e = run_peal("ladder --stages serial --size 64 --iters 5 --repeat 1");
   ASSERT_EQ(e.status, 0) << e.err;
   const std::string first = e.out.substr(0, e.out.find('\n'));
   EXPECT_TRUE(contains(first, "software")) << first;
@@ -76,7 +76,7 @@ TEST(CleanRun, SaysOnTheFirstLineThatItIsNoHardwareResult) {
 }
 
 TEST(CleanRun, WritesNothingButRowsToStdoutWhenJsonIsADash) {
-  const Ended e = run_peal("ladder --size 64 --iters 5 --repeat 1 --json -");
+  const Ended e = run_peal("ladder --stages serial --size 64 --iters 5 --repeat 1 --json -");
   ASSERT_EQ(e.status, 0) << e.err;
   std::istringstream stream(e.out);
   std::size_t rows = 0;
@@ -91,20 +91,21 @@ TEST(CleanRun, ValidatesSizesAroundEveryBoundary) {
                                             4096, 4097, 65535, 65536, 65537, 131073};
   std::string list;
   for (const std::uint64_t size : sizes) list += (list.empty() ? "" : ",") + std::to_string(size);
-  const Rows rows = ladder_rows("--iters 7 --repeat 2 --submit peal --size " + list);
+  const Rows rows =
+      ladder_rows("--stages serial --iters 7 --repeat 2 --submit peal --size " + list);
   ASSERT_EQ(rows.size(), sizes.size());
   for (std::size_t i = 0; i < rows.size(); ++i) expect_row(rows[i], "loopback", sizes[i], 14);
-  const Pair pair = run_pair("--iters 7 --repeat 2 --submit peal --size " + list);
+  const Pair pair = run_pair("--stages serial --iters 7 --repeat 2 --submit peal --size " + list);
   expect_both(pair, 0);
   ASSERT_EQ(pair.rows.size(), sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) expect_row(pair.rows[i], "stream", sizes[i], 14);
 }
 
 TEST(CleanRun, GivesFiniteNumbersForOnePutOfOneByte) {
-  const Rows rows = ladder_rows("--size 1 --iters 1 --repeat 1");
+  const Rows rows = ladder_rows("--stages serial --size 1 --iters 1 --repeat 1");
   ASSERT_EQ(rows.size(), 2u);
   for (const nlohmann::json& row : rows) expect_row(row, "loopback", 1, 1);
-  const Pair pair = run_pair("--size 1 --iters 1 --repeat 1");
+  const Pair pair = run_pair("--stages serial --size 1 --iters 1 --repeat 1");
   expect_both(pair, 0);
   ASSERT_EQ(pair.rows.size(), 2u);
   for (const nlohmann::json& row : pair.rows) expect_row(row, "stream", 1, 1);
@@ -112,7 +113,8 @@ TEST(CleanRun, GivesFiniteNumbersForOnePutOfOneByte) {
 
 TEST(CleanRun, ValidatesAnyDepthAndAnyIterations) {
   for (const std::string depth : {"1", "2", "64", "1024"}) {
-    const Rows rows = ladder_rows("--size 64 --iters 1003 --repeat 1 --depth " + depth);
+    const Rows rows =
+        ladder_rows("--stages serial --size 64 --iters 1003 --repeat 1 --depth " + depth);
     ASSERT_EQ(rows.size(), 2u);
     for (const nlohmann::json& row : rows) {
       expect_row(row, "loopback", 64, 1003);
@@ -124,13 +126,14 @@ TEST(CleanRun, ValidatesAnyDepthAndAnyIterations) {
 TEST(CleanRun, ValidatesMoreWqesThanSixteenBitsCanTellApart) {
   const std::uint64_t iters = std::max<std::uint64_t>(66'000, scaled(70'000));
   const Rows rows =
-      ladder_rows("--size 8 --repeat 1 --depth 64 --deadline 60 --iters " + std::to_string(iters));
+      ladder_rows("--stages serial --size 8 --repeat 1 --depth 64 --deadline 60 --iters " +
+                  std::to_string(iters));
   ASSERT_EQ(rows.size(), 2u);
   for (const nlohmann::json& row : rows) expect_row(row, "loopback", 8, iters);
 }
 
 TEST(CleanRun, CutsTheTrafficIntoSegmentsThatFitTheRegion) {
-  const Pair pair = run_pair("--size 4096 --iters 100 --repeat 2 --region 64K");
+  const Pair pair = run_pair("--stages serial --size 4096 --iters 100 --repeat 2 --region 64K");
   expect_both(pair, 0);
   ASSERT_EQ(pair.rows.size(), 2u);
   for (const nlohmann::json& row : pair.rows) {
@@ -143,7 +146,7 @@ TEST(CleanRun, CutsTheTrafficIntoSegmentsThatFitTheRegion) {
 TEST(CleanRun, CountsThePutsOfAllProducers) {
   for (const std::string qps : {"1", "2", "4"}) {
     const std::string traffic =
-        "--size 512 --iters 101 --repeat 2 --depth 8 --producers 4 --qps " + qps;
+        "--stages serial --size 512 --iters 101 --repeat 2 --depth 8 --producers 4 --qps " + qps;
     const Rows rows = ladder_rows(traffic);
     ASSERT_EQ(rows.size(), 2u);
     const Pair pair = run_pair(traffic);
@@ -171,7 +174,7 @@ TEST(CleanRun, CountsThePutsOfAllProducers) {
 
 TEST(CleanRun, CountsThePutsOfProducersWithAQueueEach) {
   const std::string traffic =
-      "--size 512 --iters 101 --repeat 2 --producers 4 --qps 4 --sharing exclusive";
+      "--stages serial --size 512 --iters 101 --repeat 2 --producers 4 --qps 4 --sharing exclusive";
   for (const nlohmann::json& row : ladder_rows(traffic)) {
     expect_row(row, "loopback", 512, 4 * 101 * 2);
     EXPECT_EQ(row.at("sharing"), "exclusive");
@@ -184,17 +187,17 @@ TEST(CleanRun, CountsThePutsOfProducersWithAQueueEach) {
 
 TEST(CleanRun, CountsOddNumbersOfProducersInFull) {
   for (const std::string producers : {"1", "3", "7"}) {
-    const Rows rows =
-        ladder_rows("--size 100 --iters 100 --repeat 1 --submit original --producers " + producers +
-                    " --qps " + producers);
+    const Rows rows = ladder_rows(
+        "--stages serial --size 100 --iters 100 --repeat 1 --submit original --producers " +
+        producers + " --qps " + producers);
     ASSERT_EQ(rows.size(), 1u);
     expect_row(rows[0], "loopback", 100, 100 * std::stoul(producers));
   }
 }
 
 TEST(CleanRun, NamesItsOrdersWhenTheyAreChosenSingly) {
-  const Rows rows =
-      ladder_rows("--size 64 --iters 5 --repeat 1 --doorbell record_ring --publish in_order");
+  const Rows rows = ladder_rows(
+      "--stages serial --size 64 --iters 5 --repeat 1 --doorbell record_ring --publish in_order");
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].at("submit"), "custom");
   EXPECT_EQ(rows[0].at("doorbell"), "record_ring");
@@ -203,7 +206,7 @@ TEST(CleanRun, NamesItsOrdersWhenTheyAreChosenSingly) {
 }
 
 TEST(CleanRun, AcceptsTheNamesOfPerftest) {
-  const Pair pair = run_pair("-s 64 -n 10 -q 1 -t 32 --repeat 1");
+  const Pair pair = run_pair("--stages serial -s 64 -n 10 -q 1 -t 32 --repeat 1");
   expect_both(pair, 0);
   ASSERT_EQ(pair.rows.size(), 2u);
   EXPECT_EQ(pair.rows[0].at("depth"), 32);
@@ -212,12 +215,13 @@ TEST(CleanRun, AcceptsTheNamesOfPerftest) {
 
 TEST(CleanRun, IsNeverValidWithANullNic) {
   const RowFile file;
-  const Ended e = run_peal(words("ladder --size 4096 --iters 20 --repeat 2 --nic null --json") +
-                           Arguments{file.path()});
+  const Ended e =
+      run_peal(words("ladder --stages serial --size 4096 --iters 20 --repeat 2 --nic null --json") +
+               Arguments{file.path()});
   EXPECT_EQ(e.status, 0) << e.err;
   EXPECT_TRUE(contains(e.out, "NOT VALID")) << e.out;
   EXPECT_FALSE(contains(e.out, "all validated")) << e.out;
-  const Pair pair = run_pair("--size 4096 --iters 20 --repeat 2 --nic null");
+  const Pair pair = run_pair("--stages serial --size 4096 --iters 20 --repeat 2 --nic null");
   EXPECT_EQ(pair.client.status, 0) << shown(pair);
   EXPECT_FALSE(contains(pair.client.out, "all validated")) << pair.client.out;
   EXPECT_FALSE(contains(pair.server.out, "all payloads validated")) << pair.server.out;
@@ -239,9 +243,9 @@ TEST(CleanRun, KeepsEveryLineOfAFileThatManyWrite) {
   const RowFile file;
   std::vector<std::unique_ptr<Process>> writers;
   for (int i = 0; i < kWriters; ++i) {
-    writers.push_back(std::make_unique<Process>(
-        peal_command(words("ladder --size 8,64,512 --iters 20 --repeat 1 --deadline 60 --json") +
-                     Arguments{file.path(), "--seed", std::to_string(i)})));
+    writers.push_back(std::make_unique<Process>(peal_command(
+        words("ladder --stages serial --size 8,64,512 --iters 20 --repeat 1 --deadline 60 --json") +
+        Arguments{file.path(), "--seed", std::to_string(i)})));
   }
   for (const auto& writer : writers) EXPECT_EQ(writer->wait(), 0) << writer->err();
   const Rows rows = file.rows();
@@ -254,7 +258,7 @@ TEST(CleanRun, KeepsEveryLineOfAFileThatManyWrite) {
 TEST(CleanRun, SucceedsTimeAfterTime) {
   const std::uint64_t runs = std::max<std::uint64_t>(5, scaled(40));
   for (std::uint64_t i = 0; i < runs; ++i) {
-    const Pair pair = run_pair("--size 64 --iters 5 --repeat 1");
+    const Pair pair = run_pair("--stages serial --size 64 --iters 5 --repeat 1");
     ASSERT_EQ(pair.client.status, 0) << i << " " << shown(pair);
     ASSERT_EQ(pair.server.status, 0) << i << " " << shown(pair);
   }

@@ -11,7 +11,7 @@ namespace {
 
 // Runs of 20 PUTs a repeat, two repeats.
 Pair run_with_fault(const std::string& fault) {
-  return run_pair("--size 300 --iters 20 --repeat 2 --fault " + fault);
+  return run_pair("--stages serial --size 300 --iters 20 --repeat 2 --fault " + fault);
 }
 
 void expect_wrong_payload(const Pair& pair, const std::string& put) {
@@ -51,15 +51,17 @@ TEST(FaultRun, FindsAPutThatMovedNothingWhereverItIs) {
 TEST(FaultRun, FindsTheOnlyByteThatDidNotMove) {
   for (const std::string fault : {"noop@0", "corrupt@0"}) {
     SCOPED_TRACE(fault);
-    expect_wrong_payload(run_pair("--size 1 --iters 1 --repeat 1 --fault " + fault), "0");
+    expect_wrong_payload(run_pair("--stages serial --size 1 --iters 1 --repeat 1 --fault " + fault),
+                         "0");
   }
 }
 
 TEST(FaultRun, FindsWrongPayloadInOneProcess) {
   for (const std::string fault : {"noop@39", "corrupt@0"}) {
     const RowFile file;
-    const Ended e = run_peal(words("ladder --size 300 --iters 20 --repeat 2 --fault " + fault +
-                                   " --json " + file.path()));
+    const Ended e =
+        run_peal(words("ladder --stages serial --size 300 --iters 20 --repeat 2 --fault " + fault +
+                       " --json " + file.path()));
     EXPECT_EQ(e.status, 1) << e.err;
     EXPECT_EQ(e.out, "");
     EXPECT_TRUE(file.rows().empty());
@@ -70,22 +72,24 @@ TEST(FaultRun, FindsWrongPayloadInOneProcess) {
 TEST(FaultRun, FindsWrongPayloadInWhicheverSegmentItIs) {
   for (const std::string k : {"0", "14", "15", "16", "99"}) {
     SCOPED_TRACE(k);
-    const Pair pair =
-        run_pair("--size 4000 --iters 100 --repeat 1 --region 64K --fault corrupt@" + k);
+    const Pair pair = run_pair(
+        "--stages serial --size 4000 --iters 100 --repeat 1 --region 64K --fault corrupt@" + k);
     expect_both(pair, 1);
     EXPECT_TRUE(contains(pair.client.err, "PUT " + k + ", byte ")) << pair.client.err;
   }
 }
 
 TEST(FaultRun, FindsWrongPayloadOnTheQueuePairThatIsNamed) {
-  const Pair pair =
-      run_pair("--size 64 --iters 20 --repeat 1 --producers 3 --qps 3 --fault corrupt@7/qp=2");
+  const Pair pair = run_pair(
+      "--stages serial --size 64 --iters 20 --repeat 1 --producers 3 --qps 3 --fault "
+      "corrupt@7/qp=2");
   expect_both(pair, 1);
   EXPECT_TRUE(contains(pair.client.err, "producer 2, PUT 7, byte ")) << pair.client.err;
 }
 
 TEST(FaultRun, TellsWhatAnErrorCqeSays) {
-  const Pair pair = run_pair("--size 64 --iters 100 --repeat 1 --fault cqe=0x13@50");
+  const Pair pair =
+      run_pair("--stages serial --size 64 --iters 100 --repeat 1 --fault cqe=0x13@50");
   expect_both(pair, 3);
   expect_no_row(pair);
   for (const std::string& text : {pair.client.err, pair.server.err}) {
@@ -109,8 +113,9 @@ TEST(FaultRun, TellsOfAnErrorCqeAtTheFirstAndTheLastWqe) {
 
 TEST(FaultRun, NamesTheWqeOfAnErrorCqeAcrossAWrapOfTheIndex) {
   for (const std::string preset : {"65500", "4294967290"}) {
-    const Pair pair =
-        run_pair("--size 64 --iters 100 --repeat 1 --fault cqe=0x13@50 --fault preset=" + preset);
+    const Pair pair = run_pair(
+        "--stages serial --size 64 --iters 100 --repeat 1 --fault cqe=0x13@50 --fault preset=" +
+        preset);
     expect_both(pair, 3);
     EXPECT_TRUE(contains(pair.client.err, "(50 of the timed traffic)")) << pair.client.err;
   }
@@ -118,8 +123,9 @@ TEST(FaultRun, NamesTheWqeOfAnErrorCqeAcrossAWrapOfTheIndex) {
 
 // Three producers on two QPs: the warm-up leaves the QPs at different indices.
 TEST(FaultRun, CountsTheTimedWqesOfEachQpFromItsOwnStart) {
-  const Pair pair =
-      run_pair("--size 64 --iters 20 --repeat 1 --producers 3 --qps 2 --fault cqe=0x13@5/qp=1");
+  const Pair pair = run_pair(
+      "--stages serial --size 64 --iters 20 --repeat 1 --producers 3 --qps 2 --fault "
+      "cqe=0x13@5/qp=1");
   expect_both(pair, 3);
   EXPECT_TRUE(contains(pair.client.err, "producer 1, PUT 5: ")) << pair.client.err;
   EXPECT_TRUE(contains(pair.client.err, "(5 of the timed traffic)")) << pair.client.err;
@@ -142,7 +148,8 @@ TEST(FaultRun, PrintsTheNameOfEverySyndrome) {
       {"0x22", "remote aborted error"},
   };
   for (const auto& [number, name] : syndromes) {
-    const Ended e = run_peal("ladder --size 64 --iters 5 --repeat 1 --fault cqe=" + number + "@2");
+    const Ended e = run_peal(
+        "ladder --stages serial --size 64 --iters 5 --repeat 1 --fault cqe=" + number + "@2");
     EXPECT_EQ(e.status, 3) << number << " " << e.err;
     EXPECT_TRUE(contains(e.err, name + " (syndrome " + number)) << e.err;
     EXPECT_EQ(e.out, "");
@@ -150,8 +157,8 @@ TEST(FaultRun, PrintsTheNameOfEverySyndrome) {
 }
 
 TEST(FaultRun, ReportsTheGraverOfTwoFaults) {
-  const Pair pair =
-      run_pair("--size 64 --iters 20 --repeat 1 --fault corrupt@3 --fault cqe=0x13@10");
+  const Pair pair = run_pair(
+      "--stages serial --size 64 --iters 20 --repeat 1 --fault corrupt@3 --fault cqe=0x13@10");
   expect_both(pair, 1);
   expect_no_row(pair);
   EXPECT_TRUE(contains(pair.client.err, "PUT 3, byte ")) << pair.client.err;
@@ -178,12 +185,13 @@ TEST(FaultRun, ValidatesWhenCompletionsAreHeldForLessThanTheDeadline) {
 }
 
 TEST(FaultRun, EndsAtTheDeadlineWhenCompletionsAreHeldForLonger) {
-  const Pair pair = run_pair("--size 64 --iters 20 --repeat 1 --deadline 0.3 --fault hold=2000");
+  const Pair pair =
+      run_pair("--stages serial --size 64 --iters 20 --repeat 1 --deadline 0.3 --fault hold=2000");
   expect_both(pair, 4);
   expect_no_row(pair);
   EXPECT_TRUE(contains(pair.client.err, "no completion within 0.3 s")) << pair.client.err;
-  const Ended e =
-      run_peal("ladder --size 64 --iters 20 --repeat 1 --deadline 0.3 --fault hold=2000");
+  const Ended e = run_peal(
+      "ladder --stages serial --size 64 --iters 20 --repeat 1 --deadline 0.3 --fault hold=2000");
   EXPECT_EQ(e.status, 4) << e.err;
   EXPECT_EQ(e.out, "");
 }
@@ -200,8 +208,8 @@ TEST(FaultRun, ValidatesFromAnyStartIndex) {
   for (const std::string preset : {"0", "65530", "65535", "0xfff0", "4294967290",
                                    "9223372036854775807", "9223372036854775808"}) {
     SCOPED_TRACE(preset);
-    const Pair pair =
-        run_pair("--size 64 --iters 70 --repeat 1 --depth 4 --fault preset=" + preset);
+    const Pair pair = run_pair(
+        "--stages serial --size 64 --iters 70 --repeat 1 --depth 4 --fault preset=" + preset);
     expect_both(pair, 0);
     ASSERT_EQ(pair.rows.size(), 2u);
     for (const nlohmann::json& row : pair.rows) {
@@ -213,8 +221,9 @@ TEST(FaultRun, ValidatesFromAnyStartIndex) {
 
 TEST(FaultRun, PlacesAFaultFromAnyStartIndex) {
   for (const std::string preset : {"65530", "4294967290", "9223372036854775807"}) {
-    const Pair pair =
-        run_pair("--size 64 --iters 20 --repeat 1 --fault corrupt@9 --fault preset=" + preset);
+    const Pair pair = run_pair(
+        "--stages serial --size 64 --iters 20 --repeat 1 --fault corrupt@9 --fault preset=" +
+        preset);
     expect_wrong_payload(pair, "9");
   }
 }

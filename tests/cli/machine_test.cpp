@@ -35,8 +35,9 @@ void expect_too_little_memory(const Ended& e) {
 
 TEST(Machine, SaysHowMuchMemoryARunNeedsAndHowMuchThereIs) {
   expect_too_little_memory(
-      run_peal("ladder --size 1M --iters 1000000000 --repeat 1 --region 524288G"));
-  const Pair pair = run_pair("--size 1M --iters 1000000000 --repeat 1 --region 524288G");
+      run_peal("ladder --stages serial --size 1M --iters 1000000000 --repeat 1 --region 524288G"));
+  const Pair pair =
+      run_pair("--stages serial --size 1M --iters 1000000000 --repeat 1 --region 524288G");
   expect_both(pair, 5);
   expect_no_row(pair);
 }
@@ -45,8 +46,9 @@ TEST(Machine, SaysSoWhenALimitIsLowerThanTheMachine) {
   if (command_has_sanitizer()) GTEST_SKIP() << "a sanitizer needs more than any limit gives";
   // The sum of both ends is too much, then one end alone.
   for (const std::string region : {"300M", "2G"}) {
-    expect_too_little_memory(run_peal("ladder --size 1M --iters 4000 --repeat 1 --region " + region,
-                                      with_address_space(rlim_t{512} << 20)));
+    expect_too_little_memory(
+        run_peal("ladder --stages serial --size 1M --iters 4000 --repeat 1 --region " + region,
+                 with_address_space(rlim_t{512} << 20)));
   }
 }
 
@@ -65,7 +67,8 @@ TEST(Machine, TakesASmallerRegionByItselfWhereThereIsLittleMemory) {
   if (command_has_sanitizer()) GTEST_SKIP() << "a sanitizer needs more than any limit gives";
   const RowFile file;
   const Ended e =
-      run_peal(words("ladder --size 64K --iters 1500 --repeat 1 --json") + Arguments{file.path()},
+      run_peal(words("ladder --stages serial --size 64K --iters 1500 --repeat 1 --json") +
+                   Arguments{file.path()},
                with_address_space(rlim_t{384} << 20));
   EXPECT_EQ(e.status, 0) << e.err;
   const Rows rows = file.rows();
@@ -75,10 +78,12 @@ TEST(Machine, TakesASmallerRegionByItselfWhereThereIsLittleMemory) {
 }
 
 TEST(Machine, NamesWhatCouldNotBeRegistered) {
-  const Pair pair = run_pair("--size 64 --iters 5 --repeat 1 --fault regfail=ENOMEM");
+  const Pair pair =
+      run_pair("--stages serial --size 64 --iters 5 --repeat 1 --fault regfail=ENOMEM");
   expect_both(pair, 5);
   expect_no_row(pair);
-  const Ended e = run_peal("ladder --size 64 --iters 5 --repeat 1 --fault regfail=ENOMEM");
+  const Ended e =
+      run_peal("ladder --stages serial --size 64 --iters 5 --repeat 1 --fault regfail=ENOMEM");
   EXPECT_EQ(e.status, 5);
   EXPECT_EQ(e.out, "");
   for (const std::string& text : {e.err, pair.client.err, pair.server.err}) {
@@ -90,7 +95,7 @@ TEST(Machine, NamesWhatCouldNotBeRegistered) {
 }
 
 TEST(Machine, SaysWhichFileOfRowsItCannotOpen) {
-  const Ended e = run_peal("ladder --size 64 --iters 5 --json /nonexistent/rows");
+  const Ended e = run_peal("ladder --stages serial --size 64 --iters 5 --json /nonexistent/rows");
   EXPECT_EQ(e.status, 5) << e.err;
   EXPECT_EQ(e.out, "");
   EXPECT_EQ(lines(e.err), 1u) << e.err;
@@ -98,7 +103,8 @@ TEST(Machine, SaysWhichFileOfRowsItCannotOpen) {
 }
 
 TEST(Machine, SaysSoWhenARowCannotBeWritten) {
-  const Ended e = run_peal("ladder --size 64 --iters 5 --repeat 1 --json /dev/full");
+  const Ended e =
+      run_peal("ladder --stages serial --size 64 --iters 5 --repeat 1 --json /dev/full");
   EXPECT_EQ(e.status, 5) << e.err;
   EXPECT_TRUE(contains(e.err, "/dev/full")) << e.err;
   EXPECT_FALSE(contains(e.out, "all validated")) << e.out;
