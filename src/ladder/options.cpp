@@ -122,6 +122,22 @@ void set_windows(const std::string& text, std::vector<Stage>* stages) {
   }
 }
 
+// As with the window.
+void set_batches(const std::string& text, std::vector<Stage>* stages) {
+  if (text.empty()) return;
+  const std::uint64_t given = parse_count("--batch", text, {1, mlx5::kMaxSqDepth});
+  bool used = false;
+  for (Stage& s : *stages) {
+    if (s.batch == 1) continue;
+    s.batch = static_cast<std::uint32_t>(given);
+    used = true;
+  }
+  if (!used) {
+    throw UsageError("--batch has no use here: stage " + std::string(stages->front().name) +
+                     " is one whose batch is 1");
+  }
+}
+
 void check_faults(const LadderOptions& o) {
   std::uint32_t presets = 0;
   for (const FaultSpec& f : o.faults) {
@@ -164,6 +180,7 @@ void check_faults(const LadderOptions& o) {
 // Every parameter with its place: the one list behind the three functions below.
 template <class Arguments, class F>
 void for_each_parameter(Arguments& a, F f) {
+  f("batch", a.batch);
   f("depth", a.depth);
   f("doorbell", a.doorbell);
   f("engine", a.engine);
@@ -238,6 +255,7 @@ LadderOptions make_options(const LadderArguments& a) {
     }
   }
   set_windows(a.window, &o.stages);
+  set_batches(a.batch, &o.stages);
   if (!a.depth.empty()) o.depth = parse_depth(a.depth);
   if (!a.nic.empty()) o.null_nic = choose<bool>("--nic", a.nic, {{"null", true}});
   if (!a.region.empty()) o.region_bytes = parse_bytes("--region", a.region, {1, kMaxRegionBytes});
@@ -275,6 +293,7 @@ nlohmann::json parameters_of(const LadderArguments& a) {
   const auto number = [&](const char* name, const std::string& text, std::uint64_t value) {
     if (!text.empty()) p[name] = value;
   };
+  number("batch", a.batch, std::ranges::max(o.stages, {}, &Stage::batch).batch);
   number("iters", a.iters, o.iters.value_or(0));
   number("producers", a.producers, o.stages[0].producers);
   number("qps", a.qps, o.stages[0].qps);

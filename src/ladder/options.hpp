@@ -46,7 +46,7 @@ struct LadderOptions {
 // given against what a client asks for.
 struct LadderArguments {
   std::string size, iters, stages, submit, doorbell, publish, sharing, producers, qps, window,
-      depth, nic, region, repeat, deadline, seed, provider, engine;
+      batch, depth, nic, region, repeat, deadline, seed, provider, engine;
   std::vector<std::string> faults;
 };
 

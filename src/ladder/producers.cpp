@@ -24,26 +24,24 @@ struct Seat {
 
 Seat make_seat(const SegmentWork& work, std::uint32_t p) {
   Seat seat;
-  seat.options.submit = work.submit;
-  seat.options.window = share_of_window(work.window, work.plan.producers, p);
-  seat.options.timeout_ns = work.timeout_ns;
+  seat.options = producer_options(work, p);
   seat.fifo.resize(seat.options.window);
   return seat;
 }
 
-template <Sharing S>
-void run_producer(const SegmentWork& work, std::uint32_t p, Seat& seat) {
+template <Sharing S, class L>
+void run_producer(const SegmentWork& work, std::uint32_t p, Seat& seat, L* latencies) {
   const SegmentPlan& plan = work.plan;
   const SlotLayout layout = plan.layout();
   ProducerResult& result = seat.result;
-  Producer<CpuMemory, S, Latencies> producer(work.queues[p % work.queues.size()], seat.options,
-                                             seat.fifo.data(), &result.latencies);
+  Producer<CpuMemory, S, L> producer(work.queues[p % work.queues.size()], seat.options,
+                                     seat.fifo.data(), latencies);
   result.start_ns = CpuMemory::now_ns();
-  for (std::uint64_t i = 0; i < plan.puts_per_producer && result.status == Status::kOk; ++i) {
+  result.status = producer.put_many(plan.puts_per_producer, [&](std::uint64_t i) {
     const std::uint64_t offset = layout.offset_of(p * plan.puts_per_producer + i);
-    result.status = producer.put({work.source + offset, work.lkey, work.destination + offset,
-                                  work.rkey, plan.payload_bytes});
-  }
+    return Put{work.source + offset, work.lkey, work.destination + offset, work.rkey,
+               plan.payload_bytes};
+  });
   if (result.status == Status::kOk) result.status = producer.flush();
   result.end_ns = CpuMemory::now_ns();
   producer.settle();
@@ -53,7 +51,28 @@ void run_producer(const SegmentWork& work, std::uint32_t p, Seat& seat) {
   result.noops = plan.payload_bytes == 0 ? producer.posted_puts() : 0;
 }
 
+// A ticket's latency is a PUT's only where it stands for one.
+template <Sharing S>
+void run_producer(const SegmentWork& work, std::uint32_t p, Seat& seat) {
+  if (work.batch == 1) {
+    run_producer<S>(work, p, seat, &seat.result.latencies);
+  } else {
+    run_producer<S>(work, p, seat, static_cast<NoLatencies*>(nullptr));
+  }
+}
+
 }  // namespace
+
+ProducerOptions producer_options(const SegmentWork& work, std::uint32_t p) {
+  const auto qps = static_cast<std::uint32_t>(work.queues.size());
+  ProducerOptions options;
+  options.submit = work.submit;
+  options.window = share_of_window(work.window, work.plan.producers, p);
+  options.batch = work.batch;
+  options.producers_on_queue = (work.plan.producers - p % qps - 1) / qps + 1;
+  options.timeout_ns = work.timeout_ns;
+  return options;
+}
 
 std::vector<ProducerResult> run_producers(const SegmentWork& work, std::uint32_t* stop,
                                           const std::function<void()>& watch) {

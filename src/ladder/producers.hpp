@@ -8,7 +8,7 @@
 #include "ladder/latency.hpp"
 #include "ladder/payload.hpp"
 #include "peal/core/status.hpp"
-#include "peal/device/queue_handle.hpp"
+#include "peal/device/producer.hpp"
 #include "peal/memory/scope.hpp"
 
 namespace peal::ladder {
@@ -28,12 +28,16 @@ struct SegmentWork {
   SubmitOptions submit;
   Sharing sharing = Sharing::kDevice;
   std::uint32_t window = 1;  // PUTs in flight, all producers together
+  std::uint32_t batch = 1;   // PUTs behind one doorbell, as far as window and ring allow
   std::uint64_t source = 0;
   Lkey lkey;
   std::uint64_t destination = 0;
   Rkey rkey;
   std::uint64_t timeout_ns = 0;
 };
+
+// What producer p is told to do.
+ProducerOptions producer_options(const SegmentWork& work, std::uint32_t p);
 
 struct ProducerResult {
   Status status = Status::kOk;
@@ -43,7 +47,7 @@ struct ProducerResult {
   std::uint64_t noops = 0;         // of them
   std::uint64_t start_ns = 0;
   std::uint64_t end_ns = 0;
-  Latencies latencies;  // of tickets
+  Latencies latencies;  // of PUTs; none where a ticket stands for several
 };
 
 // Runs all producers of `work`, each on a thread of its own, and returns when all have ended, which

@@ -44,6 +44,7 @@ void visit_fields(AnyRow& row, Visit visit) {
   visit("window", row.window);
   visit("window_effective", row.window_effective);
   visit("batch", row.batch);
+  visit("batch_effective", row.batch_effective);
   visit("depth", row.depth);
   visit("payload_bytes", row.payload_bytes);
   visit("total_bytes", row.total_bytes);

@@ -38,6 +38,7 @@ struct Row {
   std::uint64_t window = 0;
   std::uint64_t window_effective = 0;
   std::uint64_t batch = 0;
+  std::uint64_t batch_effective = 0;
   std::uint64_t depth = 0;
   std::uint64_t payload_bytes = 0;
   std::uint64_t total_bytes = 0;

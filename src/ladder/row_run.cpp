@@ -81,6 +81,7 @@ void RowRun::open() {
   work_.submit = submit_.options;
   work_.sharing = options_.sharing;
   work_.window = stage_.window;
+  work_.batch = stage_.batch;
   work_.source = region_[0].address();
   work_.lkey = region_[0].lkey();
   work_.destination = destination.address;
@@ -392,6 +393,15 @@ std::uint32_t RowRun::unreached_faults() const {
   return n;
 }
 
+// The least of all producers.
+std::uint32_t RowRun::batch_effective() const {
+  std::uint32_t least = UINT32_MAX;
+  for (std::uint32_t p = 0; p < stage_.producers; ++p) {
+    least = std::min(least, effective_batch(producer_options(work_, p), options_.depth));
+  }
+  return least;
+}
+
 Row RowRun::make_row() const {
   static const MachineFacts machine = machine_facts();
   const nic::QpCounters now = nic_counters();
@@ -418,6 +428,7 @@ Row RowRun::make_row() const {
   r.window_effective = std::min({std::uint64_t{stage_.window}, puts_per_segment_ * stage_.producers,
                                  std::uint64_t{options_.depth} * stage_.qps});
   r.batch = stage_.batch;
+  r.batch_effective = batch_effective();
   r.depth = options_.depth;
   r.payload_bytes = payload_bytes_;
   r.total_bytes = now.bytes_moved - before_.bytes_moved;

@@ -34,6 +34,7 @@ class RowRun {
   nic::QpCounters nic_counters() const;
   std::uint64_t doorbells() const;
   void watch();
+  std::uint32_t batch_effective() const;
   Row make_row() const;
 
   const LadderOptions& options_;

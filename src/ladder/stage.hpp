@@ -13,12 +13,13 @@ struct Stage {
   std::uint32_t producers;
   std::uint32_t qps;
   std::uint32_t window;  // PUTs in flight, all producers together
-  std::uint32_t batch;
+  std::uint32_t batch;   // PUTs behind one doorbell
 };
 
 inline constexpr Stage kStages[] = {
     {"serial", "the original: one WQE, ring, wait", 1, 1, 1, 1},
     {"window", "a window of PUTs in flight, the oldest awaited first", 1, 1, 256, 1},
+    {"batch", "contiguous WQEs behind one doorbell", 1, 1, 256, 32},
 };
 
 }  // namespace peal::ladder

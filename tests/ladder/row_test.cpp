@@ -21,7 +21,8 @@ namespace {
 constexpr const char* kKeys =
     "schema kind provider engine link handler handler_requested stage submit doorbell publish exec "
     "sharing completion fence_scope memory doorbell_memory producers qps window window_effective "
-    "batch depth payload_bytes total_bytes region_bytes segments puts chunks noops wqes doorbells "
+    "batch batch_effective depth payload_bytes total_bytes region_bytes segments puts chunks noops "
+    "wqes doorbells "
     "cqes seconds gbps gbps_min gbps_max mpps latency_ns_p50 latency_ns_p99 latency_ns_max "
     "copy_ceiling_gbps validated mismatches clock seed deadline_s faults cpu gpu driver kernel "
     "commit version started";

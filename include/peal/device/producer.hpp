@@ -9,17 +9,32 @@
 
 namespace peal {
 
-// Every default is the original: one PUT, ring, wait.
+// Every default is the original: one PUT, ring, wait. A 0 is taken as 1.
 struct ProducerOptions {
   SubmitOptions submit;
-  std::uint32_t window = 1;  // PUTs of this producer in flight at most; 0 is taken as 1
+  std::uint32_t window = 1;                      // PUTs of this producer in flight at most
+  std::uint32_t batch = 1;                       // PUTs behind one doorbell at most
+  std::uint32_t producers_on_queue = 1;          // this one included; only the batch depends on it
   std::uint64_t timeout_ns = kDefaultTimeoutNs;  // of each wait
 };
+
+// How many PUTs really go behind one doorbell: no more than the window holds, nor than this
+// producer's part of the ring, so that producers on one queue cannot wait for each other's room.
+PEAL_HOST_DEVICE constexpr std::uint32_t effective_batch(const ProducerOptions& options,
+                                                         std::uint32_t depth) {
+  const std::uint32_t producers = options.producers_on_queue;
+  const std::uint32_t part = producers == 0 ? depth : depth / producers;
+  std::uint32_t batch = options.batch;
+  if (batch > options.window) batch = options.window;
+  if (batch > part) batch = part;
+  return batch == 0 ? 1 : batch;
+}
 
 // A ticket that has not been awaited yet.
 struct InFlight {
   std::uint64_t ticket = 0;
   std::uint64_t posted_ns = 0;  // when its posting began; only where latencies are wanted
+  std::uint32_t puts = 0;       // that it stands for
 };
 
 // Hears no latencies, so that no clock is read for them.
@@ -43,30 +58,45 @@ class Producer {
         fifo_(fifo),
         latencies_(latencies),
         timeout_ns_(options.timeout_ns),
-        window_(options.window == 0 ? 1 : options.window) {}
+        window_(options.window == 0 ? 1 : options.window),
+        batch_(effective_batch(options, queue.depth)) {}
 
-  // Posts one PUT and rings; see peal::put. Blocks while the window is full or the ring has no
-  // room, at most the timeout each time. The local buffer must stay unchanged until the PUT is
-  // completed. On an error this PUT was not posted, or a first run of its chunks was.
+  // Posts one PUT and rings; see put_many.
   PEAL_HOST_DEVICE Status put(const Put& put) {
-    while (in_flight_ == window_) {
-      const Status status = wait_oldest();
+    return put_many(1, [&put](std::uint64_t) { return put; });
+  }
+
+  // Posts the PUTs make(0) to make(n - 1), in this order: as many as the effective batch behind
+  // each doorbell, the last ones behind one of their own. `make` may be called several times for a
+  // PUT. A PUT above the NIC's largest message goes alone, as peal::put does it. Blocks while the
+  // window is full or the ring has no room, and for other publishers, at most the timeout each
+  // time. Local buffers must stay unchanged until their PUTs are completed. On an error
+  // posted_puts() says how many were posted.
+  template <class Make>
+  PEAL_HOST_DEVICE Status put_many(std::uint64_t n, Make make) {
+    const std::uint64_t largest = queue_.handle().max_message_bytes;
+    for (std::uint64_t i = 0; i != n;) {
+      std::uint32_t run = 0;
+      while (run < batch_ && run < n - i && make(i + run).bytes <= largest) ++run;
+      const std::uint32_t puts = run == 0 ? 1 : run;
+      Status status = make_room(puts);
       if (status != Status::kOk) return status;
+      const std::uint64_t start_ns = clock();
+      Posted posted;
+      status =
+          run == 0 ? peal::put(queue_, make(i), &posted, timeout_ns_) : post(run, i, make, &posted);
+      if (status != Status::kOk) return status;
+      posted_wqes_ += posted.wqes;
+      push({posted.ticket, start_ns, puts});
+      i += puts;
     }
-    const std::uint64_t start_ns = clock();
-    Posted posted;
-    const Status status = peal::put(queue_, put, &posted, timeout_ns_);
-    if (status != Status::kOk) return status;
-    posted_wqes_ += posted.wqes;
-    ++posted_puts_;
-    push({posted.ticket, start_ns});
     return Status::kOk;
   }
 
-  // Waits for all that was put, at most the timeout for each. On an error the PUTs before the one
-  // that failed count as completed.
+  // Waits for all that was put, at most the timeout for each ticket. On an error the PUTs of the
+  // tickets before the one that failed count as completed.
   PEAL_HOST_DEVICE Status flush() {
-    while (in_flight_ != 0) {
+    while (tickets_ != 0) {
       const Status status = wait_oldest();
       if (status != Status::kOk) return status;
     }
@@ -78,11 +108,19 @@ class Producer {
     while (in_flight_ != 0 && queue_.completions().try_wait(fifo_[oldest_].ticket) == Status::kOk) {
       pop();
     }
+    if (tickets_ == 0 || fifo_[oldest_].puts == 1) return;
+    // A part of a batch, whose PUTs are a WQE each.
+    const std::uint64_t first = fifo_[oldest_].ticket + 1 - fifo_[oldest_].puts;
+    const std::uint64_t done = queue_.completions().completed();
+    settled_ = done > first ? static_cast<std::uint32_t>(done - first) : 0;
   }
 
   PEAL_HOST_DEVICE SendQueue<M, S>& queue() { return queue_; }
+  PEAL_HOST_DEVICE std::uint32_t batch() const { return batch_; }  // the effective one
   // PUTs that succeeded, as far as has been looked: the first ones.
-  PEAL_HOST_DEVICE std::uint64_t completed_puts() const { return posted_puts_ - in_flight_; }
+  PEAL_HOST_DEVICE std::uint64_t completed_puts() const {
+    return posted_puts_ - in_flight_ + settled_;
+  }
   PEAL_HOST_DEVICE std::uint64_t posted_puts() const { return posted_puts_; }
   PEAL_HOST_DEVICE std::uint64_t posted_wqes() const { return posted_wqes_; }
 
@@ -90,6 +128,24 @@ class Producer {
   PEAL_HOST_DEVICE static std::uint64_t clock() {
     if constexpr (Latencies::kWanted) return M::now_ns();
     return 0;
+  }
+
+  PEAL_HOST_DEVICE Status make_room(std::uint32_t puts) {
+    while (in_flight_ + puts > window_) {
+      const Status status = wait_oldest();
+      if (status != Status::kOk) return status;
+    }
+    return Status::kOk;
+  }
+
+  template <class Make>
+  PEAL_HOST_DEVICE Status post(std::uint32_t n, std::uint64_t from, Make& make, Posted* posted) {
+    Reservation r;
+    const Status status = queue_.reserve(n, &r, timeout_ns_);
+    if (status != Status::kOk) return status;
+    for (std::uint32_t k = 0; k != n; ++k) write_put_wqe(queue_, r.first + k, make(from + k));
+    *posted = {r.end() - 1, n};
+    return queue_.publish(r, timeout_ns_);
   }
 
   PEAL_HOST_DEVICE Status wait_oldest() {
@@ -100,14 +156,18 @@ class Producer {
 
   PEAL_HOST_DEVICE void push(const InFlight& posted) {
     const std::uint32_t to_end = window_ - oldest_;
-    fifo_[in_flight_ < to_end ? oldest_ + in_flight_ : in_flight_ - to_end] = posted;
-    ++in_flight_;
+    fifo_[tickets_ < to_end ? oldest_ + tickets_ : tickets_ - to_end] = posted;
+    ++tickets_;
+    in_flight_ += posted.puts;
+    posted_puts_ += posted.puts;
   }
 
   PEAL_HOST_DEVICE void pop() {
     if constexpr (Latencies::kWanted) latencies_->add(M::now_ns() - fifo_[oldest_].posted_ns);
+    in_flight_ -= fifo_[oldest_].puts;
+    settled_ = 0;
+    --tickets_;
     oldest_ = oldest_ + 1 == window_ ? 0 : oldest_ + 1;
-    --in_flight_;
   }
 
   SendQueue<M, S> queue_;
@@ -117,8 +177,11 @@ class Producer {
   std::uint64_t posted_puts_ = 0;
   std::uint64_t posted_wqes_ = 0;
   std::uint32_t window_;
+  std::uint32_t batch_;
   std::uint32_t oldest_ = 0;     // index into fifo_
-  std::uint32_t in_flight_ = 0;  // entries of fifo_ from there on
+  std::uint32_t tickets_ = 0;    // entries of fifo_ from there on
+  std::uint32_t in_flight_ = 0;  // PUTs that these stand for
+  std::uint32_t settled_ = 0;    // of the oldest entry's PUTs, those that succeeded
 };
 
 }  // namespace peal
