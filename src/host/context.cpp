@@ -5,6 +5,7 @@
 
 #include "host/context_impl.hpp"
 #include "host/devx.hpp"
+#include "host/handler.hpp"
 
 namespace peal {
 namespace {
@@ -43,6 +44,7 @@ ibv_context* open_by_name(verbs::Verbs& verbs, const std::string& wanted, std::s
 }  // namespace
 
 Context::Impl::~Impl() {
+  proxy.reset();  // its thread ends before what it may ring
   if (pd != nullptr) verbs().dealloc_pd(pd);
   if (device != nullptr) verbs().close_device(device);
 }
@@ -85,6 +87,8 @@ Context Context::open(Provider provider, const ContextOptions& options) {
   if (const int error = verbs.query_pdn(impl->pd, &impl->pdn)) {
     throw system_error(error, "asking for the protection domain's number");
   }
+  impl->handler = host::resolve_handler(*impl, options.handler, options.warn);
+  if (impl->handler.resolved == NicHandler::kProxy) impl->proxy = std::make_unique<host::Proxy>();
   return Context(std::move(impl));
 }
 
@@ -99,6 +103,9 @@ std::uint32_t Context::active_mtu_bytes() const {
 }
 std::uint32_t Context::max_sq_depth() const {
   return impl_->max_sq_depth;
+}
+HandlerChoice Context::handler() const {
+  return impl_->handler;
 }
 
 }  // namespace peal

@@ -1,6 +1,9 @@
 // What a Context holds, for the other objects of the control path.
 #pragma once
 
+#include <memory>
+
+#include "host/proxy.hpp"
 #include "peal/host/context.hpp"
 #include "peal/mlx5/wqe.hpp"
 #include "verbs/verbs.hpp"
@@ -17,6 +20,8 @@ struct Context::Impl {
   std::uint16_t lid = 0;
   std::uint32_t active_mtu_bytes = 0;
   std::uint32_t max_sq_depth = 0;
+  HandlerChoice handler;
+  std::unique_ptr<host::Proxy> proxy;  // null when the handler is direct
 
   Impl() = default;
   Impl(const Impl&) = delete;

@@ -9,15 +9,13 @@
 
 #include "host/context_impl.hpp"
 #include "host/devx.hpp"
+#include "host/uar.hpp"
 #include "peal/mlx5/doorbell.hpp"
 
 namespace peal {
 namespace {
 
 namespace devx = mlx5::devx;
-
-// Flags of mlx5dv_devx_alloc_uar; the non-cached type is right for one 8-byte store.
-constexpr std::uint32_t kUarNonCached = 1;
 
 constexpr std::uint32_t kLogMaxMessage = 30;  // 1 GiB: the most that a data segment can say
 constexpr std::uint32_t kRnrRetry = 6;
@@ -55,20 +53,27 @@ struct QueuePair::Impl {
   Impl& operator=(const Impl&) = delete;
   ~Impl();
 
+  void make_counters();
+  void make_uar();
   void make_ring(Ring* ring, std::size_t bytes, const char* what);
   void make_cq();
   void make_qp();
+  // By what the context's handler says; the UAR is this one if it is not null, else a new one.
+  static std::unique_ptr<Impl> make(const Context& context, const QueuePairOptions& options,
+                                    std::shared_ptr<host::Uar> uar);
   void modify(devx::CommandOpcode opcode,
               host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes>& command) const;
   verbs::Verbs& verbs() const { return context.impl().verbs(); }
+  std::uint32_t* dbrec_send_word() const {
+    return static_cast<std::uint32_t*>(dbrec.memory) + mlx5::kDbrecSendWord;
+  }
 
   Context context;
   QueuePairOptions options;
   Ring sq;
   Ring cq;
   Ring dbrec;
-  mlx5dv_devx_uar* uar = nullptr;
-  void* doorbell = nullptr;
+  std::shared_ptr<host::Uar> uar;
   mlx5dv_devx_obj* cq_object = nullptr;
   mlx5dv_devx_obj* qp_object = nullptr;
   std::uint32_t cqn = 0;
@@ -76,20 +81,45 @@ struct QueuePair::Impl {
   Psn psn;
   QueueState* state = nullptr;
   std::uint64_t* marks = nullptr;
+  ProxyWord* proxy_word = nullptr;  // null under direct
 };
 
 QueuePair::Impl::~Impl() {
   verbs::DeviceMemory& memory = context.impl().memory();
+  if (proxy_word != nullptr) context.impl().proxy->remove(proxy_word);
   if (qp_object != nullptr) verbs().devx_obj_destroy(qp_object);
   if (cq_object != nullptr) verbs().devx_obj_destroy(cq_object);
-  if (doorbell != nullptr) memory.unmap_uar(doorbell);
-  if (uar != nullptr) verbs().devx_free_uar(uar);
+  uar.reset();
   for (Ring* ring : {&sq, &cq, &dbrec}) {
     if (ring->umem != nullptr) verbs().devx_umem_dereg(ring->umem);
     if (ring->memory != nullptr) memory.release(ring->memory, ring->bytes);
   }
   if (marks != nullptr) memory.release(marks, options.depth * sizeof(std::uint64_t));
   if (state != nullptr) memory.release(state, sizeof(QueueState));
+  if (proxy_word != nullptr) memory.release(proxy_word, sizeof(ProxyWord));
+}
+
+void QueuePair::Impl::make_counters() {
+  verbs::DeviceMemory& memory = context.impl().memory();
+  void* counters = memory.allocate(sizeof(QueueState));
+  if (counters == nullptr) throw system_error(errno, "allocating a queue's counters");
+  state = new (counters) QueueState{};
+  state->reserved = state->ready = options.first_wqe_index;
+  state->rung = state->completed = options.first_wqe_index;
+  // Zeroed: no mark lies above any counter.
+  marks = static_cast<std::uint64_t*>(memory.allocate(options.depth * sizeof(std::uint64_t)));
+  if (marks == nullptr) throw system_error(errno, "allocating a queue's marks");
+  if (context.handler().resolved != NicHandler::kProxy) return;
+  void* word = memory.allocate(sizeof(ProxyWord));
+  if (word == nullptr) throw system_error(errno, "allocating a queue's word for the proxy");
+  proxy_word = new (word) ProxyWord{.pi = options.first_wqe_index};
+}
+
+// A mapping that fails now is an error: who rings was decided when the context was opened.
+void QueuePair::Impl::make_uar() {
+  uar = host::Uar::allocate(context.impl());
+  if (context.handler().resolved != NicHandler::kDirect) return;
+  if (const int error = uar->map()) throw system_error(error, "mapping the UAR register");
 }
 
 void QueuePair::Impl::make_ring(Ring* ring, std::size_t bytes, const char* what) {
@@ -124,7 +154,7 @@ void QueuePair::Impl::make_cq() {
   command.set(in_context(devx::cqc::oi), 1);
   command.set(in_context(devx::cqc::log_cq_size),
               static_cast<std::uint64_t>(std::countr_zero(options.depth)));
-  command.set(in_context(devx::cqc::uar_page), uar->page_id);
+  command.set(in_context(devx::cqc::uar_page), uar->page_id());
   command.set(in_context(devx::cqc::c_eqn), eqn);
   command.set(in_context(devx::cqc::dbr_umem_valid), 1);
   command.set(in_context(devx::cqc::dbr_umem_id), dbrec.umem->umem_id);
@@ -148,7 +178,7 @@ void QueuePair::Impl::make_qp() {
   command.set(in_context(devx::qpc::log_sq_size),
               static_cast<std::uint64_t>(std::countr_zero(options.depth)));
   command.set(in_context(devx::qpc::rq_type), devx::qpc::kRqTypeNone);
-  command.set(in_context(devx::qpc::uar_page), uar->page_id);
+  command.set(in_context(devx::qpc::uar_page), uar->page_id());
   command.set(in_context(devx::qpc::cqn_snd), cqn);
   command.set(in_context(devx::qpc::cqn_rcv), cqn);
   command.set(in_context(devx::qpc::dbr_umem_valid), 1);
@@ -168,7 +198,7 @@ QueuePair::QueuePair(QueuePair&&) noexcept = default;
 QueuePair& QueuePair::operator=(QueuePair&&) noexcept = default;
 QueuePair::~QueuePair() = default;
 
-QueuePair QueuePair::create(const Context& context, const QueuePairOptions& options) {
+void QueuePair::check(const Context& context, const QueuePairOptions& options) {
   const std::uint32_t limit = std::min(context.max_sq_depth(), mlx5::kMaxSqDepth);
   if (!std::has_single_bit(options.depth) || options.depth > limit) {
     throw Error(EINVAL, "a queue's depth must be a power of two from 1 to " +
@@ -177,32 +207,48 @@ QueuePair QueuePair::create(const Context& context, const QueuePairOptions& opti
   if (options.ack_timeout > 31 || options.retry_count > 7) {
     throw Error(EINVAL, "a queue's ack_timeout must be at most 31 and its retry_count at most 7");
   }
+}
+
+std::unique_ptr<QueuePair::Impl> QueuePair::Impl::make(const Context& context,
+                                                       const QueuePairOptions& options,
+                                                       std::shared_ptr<host::Uar> uar) {
+  check(context, options);
   auto impl = std::make_unique<Impl>(context);
   impl->options = options;
-  verbs::DeviceMemory& memory = context.impl().memory();
-
-  void* state = memory.allocate(sizeof(QueueState));
-  if (state == nullptr) throw system_error(errno, "allocating a queue's counters");
-  impl->state = new (state) QueueState{};
-  impl->state->reserved = impl->state->ready = options.first_wqe_index;
-  impl->state->rung = impl->state->completed = options.first_wqe_index;
-  // Zeroed: no mark lies above any counter.
-  impl->marks = static_cast<std::uint64_t*>(memory.allocate(options.depth * sizeof(std::uint64_t)));
-  if (impl->marks == nullptr) throw system_error(errno, "allocating a queue's marks");
-
-  impl->uar = impl->verbs().devx_alloc_uar(context.impl().device, kUarNonCached);
-  if (impl->uar == nullptr) throw system_error(errno, "allocating a UAR page");
-  impl->doorbell = memory.map_uar(impl->uar->reg_addr);
-  if (impl->doorbell == nullptr) throw system_error(errno, "mapping the UAR register");
+  impl->make_counters();
+  impl->uar = std::move(uar);
+  if (impl->uar == nullptr) impl->make_uar();
   impl->make_ring(&impl->sq, std::size_t{options.depth} * mlx5::kSlotBytes, "send queue");
   // The QP's record, then the CQ's.
   impl->make_ring(&impl->dbrec, 2 * mlx5::kDbrecBytes, "doorbell records");
-  *(static_cast<std::uint32_t*>(impl->dbrec.memory) + mlx5::kDbrecSendWord) =
-      mlx5::encode_dbrec(options.first_wqe_index);
+  *impl->dbrec_send_word() = mlx5::encode_dbrec(options.first_wqe_index);
   impl->make_cq();
   impl->make_qp();
   impl->psn = random_psn();
-  return QueuePair(std::move(impl));
+  if (impl->proxy_word != nullptr) {
+    context.impl().proxy->add({.word = impl->proxy_word,
+                               .dbrec = impl->dbrec_send_word(),
+                               .doorbell = impl->uar->cpu_register(),
+                               .qpn = impl->qpn,
+                               .rung = options.first_wqe_index});
+  }
+  return impl;
+}
+
+QueuePair QueuePair::create(const Context& context, const QueuePairOptions& options) {
+  return QueuePair(Impl::make(context, options, nullptr));
+}
+
+QueuePair QueuePair::create_companion(const QueuePair& main, const QueuePairOptions& options) {
+  if (!main.valid()) throw Error(EINVAL, "a companion's main queue pair has been moved from");
+  return QueuePair(Impl::make(main.context(), options, main.impl_->uar));
+}
+
+const Context& QueuePair::context() const {
+  return impl_->context;
+}
+HandlerChoice QueuePair::handler() const {
+  return impl_->context.handler();
 }
 
 QueuePairAddress QueuePair::address() const {
@@ -286,17 +332,19 @@ QueuePairState QueuePair::state() const {
 QueueHandle QueuePair::handle() const {
   QueueHandle h;
   h.sq = static_cast<mlx5::Slot*>(impl_->sq.memory);
-  h.dbrec = static_cast<std::uint32_t*>(impl_->dbrec.memory) + mlx5::kDbrecSendWord;
-  h.doorbell = static_cast<std::uint64_t*>(impl_->doorbell);
+  h.dbrec = impl_->dbrec_send_word();
+  h.doorbell = impl_->uar->mapped();
   h.nic_cq = static_cast<const mlx5::Cqe*>(impl_->cq.memory);
   h.state = impl_->state;
   h.marks = impl_->marks;
+  h.proxy = impl_->proxy_word;
   // The CQ counts from 0, whatever the first WQE's index is.
   h.cq_base = 0 - impl_->options.first_wqe_index;
   h.max_message_bytes = std::uint64_t{1} << kLogMaxMessage;
   h.depth = impl_->options.depth;
   h.qpn = impl_->qpn;
   h.fence_scope = FenceScope::kSystem;
+  h.handler = handler();
   return h;
 }
 

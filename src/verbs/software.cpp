@@ -62,12 +62,17 @@ T* null_with(int error) {
   return nullptr;
 }
 
+// True, with errno set, when the hook refuses.
+bool refused_by(const RefuseHook& refuse, std::string_view operation) {
+  const int error = refuse ? refuse(operation) : 0;
+  if (error != 0) errno = error;
+  return error != 0;
+}
+
 }  // namespace
 
 bool SoftwareVerbs::refused(std::string_view operation) const {
-  const int error = refuse_ ? refuse_(operation) : 0;
-  if (error != 0) errno = error;
-  return error != 0;
+  return refused_by(refuse_, operation);
 }
 
 ibv_device** SoftwareVerbs::get_device_list(int* count) {
@@ -285,12 +290,23 @@ int SoftwareVerbs::devx_obj_destroy(mlx5dv_devx_obj* object) {
 }
 
 void* HostMemory::allocate(std::size_t bytes) {
+  if (refused_by(refuse_, "allocate")) return nullptr;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
 void HostMemory::release(void* memory, std::size_t bytes) {
   munmap(memory, bytes);
+}
+
+void* HostMemory::map_uar(void* reg_addr) {
+  return refused_by(refuse_, "map_uar") ? nullptr : reg_addr;
+}
+
+int HostMemory::copy_to_device(void* to, const void* from, std::size_t bytes) {
+  if (refused_by(refuse_, "copy_to_device")) return errno;
+  std::memcpy(to, from, bytes);
+  return 0;
 }
 
 }  // namespace peal::verbs

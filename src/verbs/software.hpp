@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include "engine/engine.hpp"
 #include "nic/commands.hpp"
@@ -50,7 +51,6 @@ class SoftwareVerbs final : public Verbs {
   int devx_obj_destroy(mlx5dv_devx_obj* object) override;
 
  private:
-  // True, with errno set, when the hook refuses.
   bool refused(std::string_view operation) const;
   // Runs one command; 0, or EREMOTEIO when its status is not OK.
   int execute(const void* in, std::size_t in_bytes, void* out, std::size_t out_bytes);
@@ -60,13 +60,20 @@ class SoftwareVerbs final : public Verbs {
   RefuseHook refuse_;
 };
 
-// Plain host memory; a UAR register is reached by its own address.
+// Plain host memory; a UAR register is reached by its own address. The hook is asked before
+// "allocate", "map_uar" and "copy_to_device".
 class HostMemory final : public DeviceMemory {
  public:
+  explicit HostMemory(RefuseHook refuse = {}) : refuse_(std::move(refuse)) {}
+
   void* allocate(std::size_t bytes) override;
   void release(void* memory, std::size_t bytes) override;
-  void* map_uar(void* reg_addr) override { return reg_addr; }
+  void* map_uar(void* reg_addr) override;
   void unmap_uar(void*) override {}
+  int copy_to_device(void* to, const void* from, std::size_t bytes) override;
+
+ private:
+  RefuseHook refuse_;
 };
 
 }  // namespace peal::verbs

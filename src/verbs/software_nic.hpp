@@ -23,8 +23,8 @@ class SoftwareNic {
   }
 
   Provider provider(engine::Engine& engine, RefuseHook refuse = {}) {
-    return {std::make_shared<SoftwareVerbs>(engine, core_.commands(), std::move(refuse)),
-            std::make_shared<HostMemory>()};
+    auto verbs = std::make_shared<SoftwareVerbs>(engine, core_.commands(), refuse);
+    return {std::move(verbs), std::make_shared<HostMemory>(std::move(refuse))};
   }
 
  private:

@@ -60,6 +60,9 @@ class DeviceMemory {
   // cannot be mapped.
   virtual void* map_uar(void* reg_addr) = 0;
   virtual void unmap_uar(void* mapped) = 0;
+  // Copies `bytes` of ordinary memory into memory of allocate(). Returns when it has been done: 0,
+  // or an errno value.
+  virtual int copy_to_device(void* to, const void* from, std::size_t bytes) = 0;
 };
 
 }  // namespace peal::verbs

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <functional>
 #include <memory>
 #include <string>
@@ -74,12 +76,71 @@ class ForwardingVerbs : public verbs::Verbs {
   std::shared_ptr<verbs::Verbs> to_;
 };
 
+// Host memory that can be refused, and counts what is alive.
+class CountingMemory : public verbs::DeviceMemory {
+ public:
+  explicit CountingMemory(verbs::RefuseHook refuse = {}) : host_(std::move(refuse)) {}
+
+  void* allocate(std::size_t bytes) override {
+    void* memory = host_.allocate(bytes);
+    if (memory != nullptr) ++live;
+    return memory;
+  }
+  void release(void* memory, std::size_t bytes) override {
+    --live;
+    host_.release(memory, bytes);
+  }
+  void* map_uar(void* reg_addr) override {
+    void* mapped = host_.map_uar(reg_addr);
+    if (mapped != nullptr) ++mapped_uars;
+    return mapped;
+  }
+  void unmap_uar(void* mapped) override {
+    --mapped_uars;
+    host_.unmap_uar(mapped);
+  }
+  int copy_to_device(void* to, const void* from, std::size_t bytes) override {
+    return host_.copy_to_device(to, from, bytes);
+  }
+
+  int live = 0;
+  int mapped_uars = 0;
+
+ private:
+  verbs::HostMemory host_;
+};
+
+// Notes every operation that is asked for, and can refuse one of them.
+struct Refusals {
+  std::vector<std::string> asked;
+  std::size_t refuse_at = ~std::size_t{0};  // a place in `asked`
+  std::string refuse_all;                   // an operation
+  int code = EPERM;
+
+  verbs::RefuseHook hook() {
+    return [this](std::string_view operation) {
+      asked.emplace_back(operation);
+      return asked.size() - 1 == refuse_at || operation == refuse_all ? code : 0;
+    };
+  }
+  std::size_t count(const std::string& operation) const {
+    return static_cast<std::size_t>(std::count(asked.begin(), asked.end(), operation));
+  }
+};
+
 struct HostFixture {
   Provider provider(verbs::RefuseHook refuse = {}) {
     return nic.provider(engine, std::move(refuse));
   }
+  // Refused by `refusals`, and with memory that is counted.
+  Provider counted_provider(Refusals& refusals) {
+    Provider p = nic.provider(engine, refusals.hook());
+    p.memory = memory = std::make_shared<CountingMemory>(refusals.hook());
+    return p;
+  }
   Provider peer_provider() { return peer_nic.provider(engine); }
   nic::Commands::Objects objects() { return nic.core().commands().objects(); }
+  std::shared_ptr<CountingMemory> memory;  // of counted_provider()
   link::Loopback loopback;
   engine::ManualEngine engine;
   verbs::SoftwareNic nic{{.nic_number = 1}, loopback.a()};

@@ -27,7 +27,9 @@ const Step kSteps[] = {
     {"devx_general_cmd", 0, "QUERY_HCA_CAP"},
     {"alloc_pd", 0, "protection domain"},
     {"reg_mr", 0, "registering 64 bytes"},
-    {"devx_alloc_uar", 0, "UAR"},
+    {"devx_alloc_uar", 0, "UAR"},  // the context's probe
+    {"devx_alloc_uar", 1, "UAR"},
+    {"map_uar", 1, "mapping the UAR"},
     {"devx_umem_reg", 0, "send queue"},
     {"devx_umem_reg", 1, "doorbell record"},
     {"devx_umem_reg", 2, "completion queue"},
@@ -166,6 +168,9 @@ TEST(Refusal, OfEachAllocationOfAQueueLeavesNothingBehind) {
       return nullptr;
     }
     void unmap_uar(void*) override {}
+    int copy_to_device(void* to, const void* from, std::size_t bytes) override {
+      return host.copy_to_device(to, from, bytes);
+    }
   };
   HostFixture host;
   const auto scarce = std::make_shared<Scarce>();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/manual.hpp"
+#include "host/context_impl.hpp"
 #include "link/loopback.hpp"
 #include "peal/device/put.hpp"
 #include "peal/host/context.hpp"
@@ -26,6 +27,7 @@ struct FabricOptions {
   nic::CoreOptions sender = {.nic_number = 1, .record_grace_ns = 1'000'000};
   nic::CoreOptions receiver = {.nic_number = 2};
   verbs::RefuseHook refuse;
+  NicHandler handler = NicHandler::kAutomatic;  // of the sender; a proxy is stepped like a NIC
 };
 
 class ManualFabric {
@@ -33,7 +35,7 @@ class ManualFabric {
   explicit ManualFabric(const FabricOptions& options = {})
       : sender_nic(options.sender, loopback.a()),
         receiver_nic(options.receiver, loopback.b()),
-        sender(Context::open(open(sender_nic, options))),
+        sender(Context::open(open(sender_nic, options), {.handler = options.handler})),
         receiver(Context::open(open(receiver_nic, options))),
         source(options.memory_bytes),
         destination(options.memory_bytes),
@@ -41,6 +43,7 @@ class ManualFabric {
             MemoryRegion::create(sender, source.data(), source.size(), Access::kLocalOnly)),
         destination_region(MemoryRegion::create(receiver, destination.data(), destination.size(),
                                                 Access::kRemoteWrite)) {
+    if (proxy() != nullptr) proxy()->drive_by_hand();
     for (std::uint32_t i = 0; i < options.qps; ++i) {
       sender_qps.push_back(QueuePair::create(
           sender, {.depth = options.depth, .first_wqe_index = options.sender.first_wqe_index}));
@@ -55,17 +58,23 @@ class ManualFabric {
   ManualFabric(const ManualFabric&) = delete;
   ManualFabric& operator=(const ManualFabric&) = delete;
 
-  // One step of both NICs at the test's time.
+  // The sender's; null when its handler is direct.
+  host::Proxy* proxy() const { return sender.impl().proxy.get(); }
+  bool step_proxy() { return proxy() != nullptr && proxy()->progress(); }
+
+  // One step of the proxy and of both NICs at the test's time.
   void step() {
+    step_proxy();
     const std::uint64_t now_ns = ManualMemory::hooks().now_ns;
     sender_nic.core().step(now_ns);
     receiver_nic.core().step(now_ns);
   }
-  // Steps until neither NIC has anything left to do at this time.
+  // Steps until neither NIC nor the proxy has anything left to do at this time.
   void settle() {
     const std::uint64_t now_ns = ManualMemory::hooks().now_ns;
     for (int i = 0; i < 1'000'000; ++i) {
-      const bool worked = sender_nic.core().step(now_ns) | receiver_nic.core().step(now_ns);
+      const bool worked =
+          step_proxy() | sender_nic.core().step(now_ns) | receiver_nic.core().step(now_ns);
       if (!worked) return;
     }
     throw std::runtime_error("the NICs never came to rest");

@@ -1,5 +1,5 @@
 // ManualMemory that writes down every store the NIC can see, in program order: WQE segments, the
-// doorbell record and the doorbell.
+// doorbell record and the doorbell; and the producer index that a proxy reads.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 namespace peal::test {
 
 struct RecordedStore {
-  enum Kind : std::uint8_t { kWqeSegment, kDbrec, kDoorbell } kind;
+  enum Kind : std::uint8_t { kWqeSegment, kDbrec, kDoorbell, kProxyPi } kind;
   const void* address;
-  // A segment as it lies in memory; a record or doorbell value in `lo`.
+  // A segment as it lies in memory; a record, doorbell or index value in `lo`.
   mlx5::Words16 value;
 
   bool operator==(const RecordedStore& o) const {
@@ -43,6 +43,10 @@ struct RecordingMemory : ManualMemory {
   static void ring_doorbell_after_wqes(std::uint64_t* doorbell, std::uint64_t v, FenceScope scope) {
     log().push_back({RecordedStore::kDoorbell, doorbell, {v, 0}});
     ManualMemory::ring_doorbell_after_wqes(doorbell, v, scope);
+  }
+  static void store_proxy_pi_release(std::uint64_t* pi, std::uint64_t v, FenceScope scope) {
+    log().push_back({RecordedStore::kProxyPi, pi, {v, 0}});
+    ManualMemory::store_proxy_pi_release(pi, v, scope);
   }
 };
 

@@ -20,6 +20,7 @@ struct ThreadsFabricOptions {
   std::uint32_t depth = 64;
   std::uint64_t memory_bytes = 1 << 20;
   std::uint64_t first_wqe_index = 0;
+  NicHandler handler = NicHandler::kAutomatic;  // of the sender
 };
 
 class ThreadsFabric {
@@ -28,7 +29,7 @@ class ThreadsFabric {
       : sender_nic({.nic_number = 1, .first_wqe_index = options.first_wqe_index}, loopback.a()),
         receiver_nic({.nic_number = 2}, loopback.b()),
         engine({sender_nic.step(), receiver_nic.step()}),
-        sender(Context::open(sender_nic.provider(engine))),
+        sender(Context::open(sender_nic.provider(engine), {.handler = options.handler})),
         receiver(Context::open(receiver_nic.provider(engine))),
         source(options.memory_bytes),
         destination(options.memory_bytes),

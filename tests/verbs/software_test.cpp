@@ -243,5 +243,30 @@ TEST(HostMemory, IsZeroAndStartsAtAPage) {
   EXPECT_NE(errno, 0);
 }
 
+TEST(HostMemory, CopiesAndMapsUnlessTheHookRefuses) {
+  std::string refused;
+  HostMemory memory([&](std::string_view operation) { return operation == refused ? ENOSPC : 0; });
+  const char from[] = "from here";
+  auto* to = static_cast<char*>(memory.allocate(sizeof from));
+  ASSERT_NE(to, nullptr);
+  std::uint64_t uar_register = 0;
+  EXPECT_EQ(memory.copy_to_device(to, from, sizeof from), 0);
+  EXPECT_STREQ(to, from);
+  EXPECT_EQ(memory.map_uar(&uar_register), &uar_register);
+
+  refused = "copy_to_device";
+  EXPECT_EQ(memory.copy_to_device(to, "other one", sizeof from), ENOSPC);
+  EXPECT_STREQ(to, from);
+  refused = "map_uar";
+  errno = 0;
+  EXPECT_EQ(memory.map_uar(&uar_register), nullptr);
+  EXPECT_EQ(errno, ENOSPC);
+  refused = "allocate";
+  errno = 0;
+  EXPECT_EQ(memory.allocate(1), nullptr);
+  EXPECT_EQ(errno, ENOSPC);
+  memory.release(to, sizeof from);
+}
+
 }  // namespace
 }  // namespace peal::verbs

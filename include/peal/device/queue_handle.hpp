@@ -6,13 +6,15 @@
 
 #include "peal/core/config.hpp"
 #include "peal/core/types.hpp"
+#include "peal/device/nic_handler.hpp"
 #include "peal/memory/scope.hpp"
 #include "peal/mlx5/cqe.hpp"
 #include "peal/mlx5/wqe.hpp"
 
 namespace peal {
 
-// In which order a submission rings and records.
+// In which order a submission rings and records. Under a proxy the producers do neither, and the
+// proxy keeps the canonical order.
 enum class DoorbellOrder : std::uint8_t {
   kRingRecordRing,  // the original: an early ring, the record, a second ring
   kRecordRing,      // the canonical order
@@ -44,25 +46,34 @@ struct QueueState {
   alignas(64) std::uint64_t ready = 0;  // end of the written prefix; the publisher whose turn it is
   alignas(64) std::uint64_t pending = 0;    // publishers not yet combined; added to by all
   alignas(64) std::uint64_t rung = 0;       // announced to the NIC so far; the ringer
-  std::uint64_t doorbells = 0;              // doorbell stores so far; the ringer
+  std::uint64_t doorbells = 0;              // the producers' own doorbell stores; the ringer
   alignas(64) std::uint64_t completed = 0;  // every WQE below succeeded; forward only, any poller
   alignas(64) std::uint64_t error = 0;      // LatchedError; the first poller to see one
   alignas(64) std::uint32_t ring_lock = 0;  // in_order publishing only
 };
 
+// Between the producers of one queue and the proxy that rings for them. Each side has a line of its
+// own. Where producers are of another processor, the CPU must reach this memory and the record too.
+struct ProxyWord {
+  alignas(64) std::uint64_t pi = 0;         // the ringer writes, forward only; the proxy reads
+  alignas(64) std::uint64_t doorbells = 0;  // doorbell stores so far; the proxy writes
+};
+
 struct QueueHandle {
   mlx5::Slot* sq = nullptr;           // `depth` slots; producers write, the NIC reads
   std::uint32_t* dbrec = nullptr;     // the send word of the doorbell record
-  std::uint64_t* doorbell = nullptr;  // the UAR register, or what stands for it
+  std::uint64_t* doorbell = nullptr;  // the UAR register, or what stands for it; null under proxy
   const mlx5::Cqe* nic_cq = nullptr;  // `depth` entries; the NIC writes
   QueueState* state = nullptr;
   std::uint64_t* marks = nullptr;       // `depth` end counters, by first slot; combine only
+  ProxyWord* proxy = nullptr;           // null under direct
   const std::uint32_t* stop = nullptr;  // optional: non-zero ends every wait with kStopped
   std::uint64_t cq_base = 0;            // CQE number = WQE index + cq_base, modulo 2^64
   std::uint64_t max_message_bytes = 0;  // the NIC's limit for one WQE, at most 2^30
   std::uint32_t depth = 0;              // slots of the SQ, a power of two, at most 32768
   Qpn qpn;
   FenceScope fence_scope = FenceScope::kSystem;  // that the NIC's place asks for
+  HandlerChoice handler;                         // that of the queue's context
 };
 
 }  // namespace peal

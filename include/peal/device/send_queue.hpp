@@ -101,10 +101,15 @@ class SendQueue {
     ring(pi);
   }
 
-  // Tells the NIC of the prefix that ends at `pi`. One thread at a time; `pi` only grows.
+  // Tells the NIC, or the proxy that rings it, of the prefix that ends at `pi`. One thread at a
+  // time; `pi` only grows.
   PEAL_HOST_DEVICE void ring(std::uint64_t pi) {
     // Before the doorbell, so that nobody who learns of these WQEs from the NIC finds them unrung.
     M::store_relaxed(&q_.state->rung, pi);
+    if (q_.proxy != nullptr) {
+      M::store_proxy_pi_release(&q_.proxy->pi, pi, q_.fence_scope);  // MO-11
+      return;
+    }
     const std::uint64_t value = mlx5::encode_doorbell(pi, q_.qpn);
     std::uint64_t stores = 1;
     if (options_.doorbell == DoorbellOrder::kRingRecordRing) {

@@ -2,31 +2,40 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "peal/device/nic_handler.hpp"
 #include "peal/host/error.hpp"
 #include "peal/host/provider.hpp"
 
 namespace peal {
 
 struct ContextOptions {
-  std::string device;  // by name; empty: the first
+  std::string device = {};  // by name; empty: the first
   std::uint8_t port = 1;
+  NicHandler handler = NicHandler::kAutomatic;
+  // Called by open(), on its thread, at most once: says why automatic became proxy.
+  std::function<void(const std::string&)> warn = {};
 };
 
 // Cheap to copy: copies share one open device, which is closed when the last copy and the last
 // object made from it are gone. Any thread.
 class Context {
  public:
-  // Opens the device, checks that its port is active and that it can do RC queues, and makes a
-  // protection domain. Throws Error.
+  // Opens the device, checks that its port is active and that it can do RC queues, makes a
+  // protection domain, and decides who rings its queues: automatic becomes direct, or with one
+  // warning proxy when a UAR page cannot be mapped for the producers. Throws Error, also when
+  // direct was asked for and cannot be had.
   static Context open(Provider provider, const ContextOptions& options = {});
 
   const std::string& device_name() const;
   std::uint16_t lid() const;
   std::uint32_t active_mtu_bytes() const;
   std::uint32_t max_sq_depth() const;
+  // Of every queue pair of this context.
+  HandlerChoice handler() const;
 
   struct Impl;
   Impl& impl() const { return *impl_; }

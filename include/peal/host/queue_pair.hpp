@@ -34,16 +34,27 @@ struct QueuePairAddress {
 enum class QueuePairState : std::uint8_t { kReset, kInit, kRtr, kRts, kError, kUnknown };
 const char* queue_pair_state_name(QueuePairState state);
 
-// Move-only. Destroys its objects in order when destroyed: QP, CQ, UAR, rings. Any one thread at a
-// time; the data path works on handle() and needs no lock against it.
+// Move-only. Destroys its objects in order when destroyed: QP, CQ, UAR, rings; under a proxy it is
+// taken from that first, which then never touches it again. Any one thread at a time; the data path
+// works on handle() and needs no lock against it. A moved-from one may only be asked whether it is
+// valid(), assigned to and destroyed.
 class QueuePair {
  public:
   // Throws Error; on failure nothing is left behind.
   static QueuePair create(const Context& context, const QueuePairOptions& options = {});
+  // One more of main's context that rings on main's UAR page, by the same resolved handler. The
+  // page is shared: either may be destroyed first. Throws Error, also when `main` is not valid.
+  static QueuePair create_companion(const QueuePair& main, const QueuePairOptions& options = {});
+  // Throws the Error with which create would refuse these options by themselves.
+  static void check(const Context& context, const QueuePairOptions& options);
   QueuePair(QueuePair&&) noexcept;
   QueuePair& operator=(QueuePair&&) noexcept;
   ~QueuePair();
 
+  // False after a move from it.
+  bool valid() const { return impl_ != nullptr; }
+  const Context& context() const;
+  HandlerChoice handler() const;
   QueuePairAddress address() const;
 
   // INIT, RTR, RTS. The MTU becomes the smaller of both sides'. Throws Error, naming the

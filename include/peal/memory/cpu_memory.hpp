@@ -44,6 +44,12 @@ struct CpuMemory {
     word(doorbell).store(v, std::memory_order_release);
   }
 
+  // MO-11: the WQEs are visible to the proxy that reads this producer index, and so to whom it
+  // rings.
+  static void store_proxy_pi_release(std::uint64_t* pi, std::uint64_t v, FenceScope) {
+    word(pi).store(v, std::memory_order_release);
+  }
+
   // ---- NIC to producer -------------------------------------------------------------------------
 
   // MO-4, reading end: what the NIC wrote before this word, payload included, is visible after it.
@@ -122,6 +128,13 @@ struct CpuMemory {
   static bool compare_swap_relaxed(std::uint64_t* p, std::uint64_t expected, std::uint64_t desired,
                                    FenceScope) {
     return word(p).compare_exchange_weak(expected, desired, std::memory_order_relaxed);
+  }
+
+  // ---- The proxy's end -------------------------------------------------------------------------
+
+  // MO-11, reading end. Ringing on is MO-1 and MO-2.
+  static std::uint64_t load_proxy_pi_acquire(const std::uint64_t* pi) {
+    return word(pi).load(std::memory_order_acquire);
   }
 
   // ---- The NIC's ends --------------------------------------------------------------------------

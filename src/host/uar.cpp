@@ -1,0 +1,29 @@
+#include "host/uar.hpp"
+
+#include <cerrno>
+
+namespace peal::host {
+namespace {
+
+// Flags of mlx5dv_devx_alloc_uar; the non-cached type is right for one 8-byte store.
+constexpr std::uint32_t kUarNonCached = 1;
+
+}  // namespace
+
+std::shared_ptr<Uar> Uar::allocate(Context::Impl& context) {
+  mlx5dv_devx_uar* uar = context.verbs().devx_alloc_uar(context.device, kUarNonCached);
+  if (uar == nullptr) throw system_error(errno, "allocating a UAR page");
+  return std::shared_ptr<Uar>(new Uar(context, uar));
+}
+
+Uar::~Uar() {
+  if (mapped_ != nullptr) context_.memory().unmap_uar(mapped_);
+  context_.verbs().devx_free_uar(uar_);
+}
+
+int Uar::map() {
+  mapped_ = context_.memory().map_uar(uar_->reg_addr);
+  return mapped_ == nullptr ? errno : 0;
+}
+
+}  // namespace peal::host
