@@ -342,7 +342,7 @@ bool Commands::free_pd(std::uint32_t pd) {
 std::uint32_t Commands::allocate_uar(std::byte* page) {
   const std::uint32_t uar =
       first_free(tables_.uars, [](const UarEntry& u) { return u.page == nullptr; });
-  if (uar != 0) tables_.uars[uar] = {page, 0};
+  if (uar != 0) tables_.uars[uar] = {page};
   return uar;
 }
 

@@ -9,7 +9,7 @@
 namespace peal::nic {
 
 struct QpCounters {
-  std::uint64_t doorbells = 0;  // changes of the doorbell word that named this QP
+  std::uint64_t doorbells = 0;  // rings seen that named this QP
   std::uint64_t wqes_fetched = 0;
   std::uint64_t writes = 0;  // RDMA WRITE WQEs among them
   std::uint64_t noops = 0;   // NOP WQEs among them

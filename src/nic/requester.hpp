@@ -40,7 +40,7 @@ class Requester {
   }
 
   void destroy(std::uint32_t qp_index) {
-    clear_register(tables_.uars[tables_.qps[qp_index].uar]);
+    look_at_doorbell(qp_index);  // a neighbour on its page may have rung last
     stop_sending(tables_.qps[qp_index], *queues_[qp_index]);
     queues_[qp_index].reset();
     std::erase(active_, qp_index);
@@ -219,13 +219,12 @@ class Requester {
 
   void refuse(Queue& s, Refusal why) { ++s.counters.refusals[static_cast<std::size_t>(why)]; }
 
-  // Acts only on a change of the doorbell word: the record alone starts nothing.
+  // Acts only on a ring: the record alone starts nothing.
   bool look_at_doorbell(std::uint32_t qp_index) {
-    UarEntry& uar = tables_.uars[tables_.qps[qp_index].uar];
-    const std::uint64_t word = M::load_doorbell_acquire(  // MO-2, MO-3
-        reinterpret_cast<const std::uint64_t*>(uar.page + mlx5::kUarDoorbellOffset));
-    if (word == uar.last_doorbell) return false;
-    uar.last_doorbell = word;
+    const UarEntry& uar = tables_.uars[tables_.qps[qp_index].uar];
+    const std::uint64_t word = M::take_doorbell_acquire(  // MO-2, MO-3
+        reinterpret_cast<std::uint64_t*>(uar.page + mlx5::kUarDoorbellOffset));
+    if (word == 0) return false;
     const mlx5::Doorbell doorbell = mlx5::decode_doorbell(word);
     const QpEntry* named = tables_.find_qp(doorbell.qpn);
     if (named == nullptr || named->uar != tables_.qps[qp_index].uar) {
@@ -254,17 +253,6 @@ class Requester {
     if (static_cast<std::int16_t>(pi - static_cast<std::uint16_t>(s.posted)) > 0) {
       announce(qp, s, pi);
     }
-  }
-
-  // Takes note of what was rung, and makes the register forget it.
-  void clear_register(UarEntry& uar) {
-    auto* doorbell = reinterpret_cast<std::uint64_t*>(uar.page + mlx5::kUarDoorbellOffset);
-    do {
-      for (const std::uint32_t i : active_) {
-        if (&tables_.uars[tables_.qps[i].uar] == &uar) look_at_doorbell(i);
-      }
-    } while (!M::clear_doorbell(doorbell, uar.last_doorbell));
-    uar.last_doorbell = 0;
   }
 
   void announce(const QpEntry& qp, Queue& s, std::uint16_t pi) {

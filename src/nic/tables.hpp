@@ -85,7 +85,6 @@ struct CqEntry {
 // One UAR page; the doorbell register lies at kUarDoorbellOffset.
 struct UarEntry {
   std::byte* page = nullptr;  // null: free
-  std::uint64_t last_doorbell = 0;
 };
 
 // Client memory that queues are built on.

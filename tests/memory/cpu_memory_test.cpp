@@ -218,11 +218,11 @@ TEST(CpuMemory, EveryReleaseIsPairedWithItsAcquire) {
           value = by_record;
           break;
         case 1:
-          until([&] { return CpuMemory::load_doorbell_acquire(&doorbell) == i; });
+          until([&] { return CpuMemory::take_doorbell_acquire(&doorbell) == i; });
           value = by_doorbell;
           break;
         case 2:
-          until([&] { return CpuMemory::load_doorbell_acquire(&early_doorbell) == i; });
+          until([&] { return CpuMemory::take_doorbell_acquire(&early_doorbell) == i; });
           value = by_early_doorbell;
           break;
         case 3:

@@ -139,15 +139,12 @@ struct CpuMemory {
 
   // ---- The NIC's ends --------------------------------------------------------------------------
 
-  // MO-2 and MO-3, reading end.
-  static std::uint64_t load_doorbell_acquire(const std::uint64_t* doorbell) {
-    return word(doorbell).load(std::memory_order_acquire);
-  }
-  // Sets the register back to 0 unless it was rung since `seen` was read; false if it was. A ring
-  // is an event on hardware; here a later doorbell of the same value must be seen to be new.
-  static bool clear_doorbell(std::uint64_t* doorbell, std::uint64_t seen) {
-    return word(doorbell).compare_exchange_strong(seen, 0, std::memory_order_acquire,
-                                                  std::memory_order_relaxed);
+  // MO-2 and MO-3, reading end: takes what was rung since the last time, or 0. A ring is an event
+  // on hardware; taking it makes a later ring of the same value a new one.
+  static std::uint64_t take_doorbell_acquire(std::uint64_t* doorbell) {
+    // Looked at first, so that an idle register is not taken from its producer's cache.
+    if (word(doorbell).load(std::memory_order_relaxed) == 0) return 0;
+    return word(doorbell).exchange(0, std::memory_order_acquire);
   }
   // MO-1, reading end.
   static std::uint32_t load_dbrec_acquire(const std::uint32_t* dbrec) {
