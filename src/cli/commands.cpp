@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 
+#include "cli/devices.hpp"
 #include "cli/report.hpp"
 #include "ladder/options.hpp"
 #include "ladder/parse.hpp"
@@ -39,13 +40,15 @@ void add_traffic_options(CLI::App& app, LadderArguments& a) {
   app.add_option("--sharing", a.sharing, "exclusive or device; default: device");
   app.add_option("--provider", a.provider, "software");
   app.add_option("--engine", a.engine, "threads");
+  app.add_option("--handler", a.handler,
+                 "who rings: automatic, direct or proxy; default: automatic");
   app.add_option("--nic", a.nic, "null: complete without moving the payload");
   app.add_option("--region", a.region, "payload memory of each end; default: 256M or less");
   app.add_option("--deadline", a.deadline, "seconds that any wait may take; default: 5");
   app.add_option("--seed", a.seed, "of the payload; default: 1");
   app.add_option("--fault", a.faults,
                  "corrupt@K, noop@K, cqe=SYNDROME@K (each with /qp=Q), hold=MS, delay=US, "
-                 "preset=PI, regfail=ERRNO; may be repeated")
+                 "preset=PI, regfail=ERRNO, uarfail; may be repeated")
       ->take_all();
 }
 
@@ -102,6 +105,13 @@ int run_server_command(const LadderArguments& a, const std::string& bind, const 
       [&](const std::string& line) { report.complain(line); }));
 }
 
+int run_devices_command(const LadderArguments& a) {
+  const ladder::LadderOptions options = ladder::make_options(a);
+  Report report("devices", "");
+  print_devices(options, report.events());
+  return ladder::kExitValidated;
+}
+
 }  // namespace
 
 int run(int argc, char** argv) {
@@ -142,6 +152,12 @@ int run(int argc, char** argv) {
   server->add_option("--timeout", timeout, "exit when no client came for so many seconds");
   add_traffic_options(*server, arguments);
 
+  CLI::App* devices = app.add_subcommand("devices", "say what a run would use, and who would ring");
+  devices->add_option("--provider", arguments.provider, "software");
+  devices->add_option("--handler", arguments.handler,
+                      "automatic, direct or proxy; default: automatic");
+  devices->add_option("--fault", arguments.faults, "uarfail: the doorbell page cannot be mapped");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {
@@ -160,6 +176,7 @@ int run(int argc, char** argv) {
   }
   try {
     if (command == "ladder") return run_ladder_command(arguments, json);
+    if (command == "devices") return run_devices_command(arguments);
     if (command == "client") return run_client_command(arguments, host, port, json);
     return run_server_command(arguments, bind, port, once, timeout);
   } catch (const ladder::UsageError& e) {

@@ -31,6 +31,7 @@ Report::~Report() {
 ladder::RunEvents Report::events() {
   ladder::RunEvents events;
   events.row = [this](const ladder::Row& row) { print_row(row); };
+  events.warn = [this](const std::string& sentence) { complain("warning: " + sentence); };
   events.progress = [this](const std::string& what) { show_progress(what); };
   return events;
 }

@@ -37,8 +37,7 @@ Outcome run_connected(Channel& channel, Socket data, const LadderOptions& option
     verbs::SoftwareNic sender(sender_options(options), stream);
     engine::ThreadsEngine engine({sender.step()});
     RemoteReceiver far_end(channel, options.deadline_s, interrupt);
-    const RunEnds ends{sender, engine,
-                       Context::open(sender.provider(engine, sender_refusals(options))), far_end,
+    const RunEnds ends{sender, engine, open_sender(sender, engine, options, events), far_end,
                        "stream"};
     return run_ladder(options, ends, interrupt, events);
   } catch (...) {

@@ -13,9 +13,8 @@ Outcome run_local(const LadderOptions& options, const Interrupt& interrupt,
     verbs::SoftwareNic receiver({.nic_number = 2}, loopback.b());
     engine::ThreadsEngine engine({sender.step(), receiver.step()});
     LocalReceiver far_end(Context::open(receiver.provider(engine)));
-    const RunEnds ends{
-        sender,  engine,     Context::open(sender.provider(engine, sender_refusals(options))),
-        far_end, "loopback", 2};
+    const RunEnds ends{sender,  engine,     open_sender(sender, engine, options, events),
+                       far_end, "loopback", 2};
     return run_ladder(options, ends, interrupt, events);
   } catch (...) {
     return outcome_of_exception();

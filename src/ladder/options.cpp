@@ -138,6 +138,14 @@ void set_batches(const std::string& text, std::vector<Stage>* stages) {
   }
 }
 
+NicHandler parse_handler(const std::string& text) {
+  if (text.empty()) return NicHandler::kAutomatic;
+  return choose<NicHandler>("--handler", text,
+                            {{"automatic", NicHandler::kAutomatic},
+                             {"direct", NicHandler::kDirect},
+                             {"proxy", NicHandler::kProxy}});
+}
+
 void check_faults(const LadderOptions& o) {
   std::uint32_t presets = 0;
   for (const FaultSpec& f : o.faults) {
@@ -160,7 +168,7 @@ void check_faults(const LadderOptions& o) {
       case FaultSpec::Kind::kDelay:
       case FaultSpec::Kind::kRegFail: break;
       case FaultSpec::Kind::kUarFail:
-        refuse("without a proxy handler to fall back to, this build has no use for it");
+        if (o.handler == NicHandler::kProxy) refuse("--handler proxy maps no doorbell page");
         break;
       case FaultSpec::Kind::kDrop:
       case FaultSpec::Kind::kDup:
@@ -184,6 +192,7 @@ void for_each_parameter(Arguments& a, F f) {
   f("depth", a.depth);
   f("doorbell", a.doorbell);
   f("engine", a.engine);
+  f("handler", a.handler);
   f("iters", a.iters);
   f("nic", a.nic);
   f("producers", a.producers);
@@ -257,6 +266,7 @@ LadderOptions make_options(const LadderArguments& a) {
   set_windows(a.window, &o.stages);
   set_batches(a.batch, &o.stages);
   if (!a.depth.empty()) o.depth = parse_depth(a.depth);
+  o.handler = parse_handler(a.handler);
   if (!a.nic.empty()) o.null_nic = choose<bool>("--nic", a.nic, {{"null", true}});
   if (!a.region.empty()) o.region_bytes = parse_bytes("--region", a.region, {1, kMaxRegionBytes});
   if (!a.repeat.empty()) {
@@ -284,6 +294,7 @@ nlohmann::json parameters_of(const LadderArguments& a) {
   for (const Stage& s : o.stages) p["stages"].push_back(s.name);
   p["submit"] = nlohmann::json::array();
   for (const SubmitVariant& s : o.submits) p["submit"].push_back(s.name);
+  p["handler"] = nic_handler_name(o.handler);
   p["sharing"] = sharing_name(o.sharing);
   p["depth"] = o.depth;
   p["repeat"] = o.repeat;

@@ -30,6 +30,7 @@ struct LadderOptions {
   Sharing sharing = Sharing::kDevice;
   std::uint32_t depth = 1024;
   bool null_nic = false;
+  NicHandler handler = NicHandler::kAutomatic;
   std::optional<std::uint64_t> region_bytes;
   std::uint32_t repeat = 5;
   double deadline_s = 5;
@@ -46,7 +47,7 @@ struct LadderOptions {
 // given against what a client asks for.
 struct LadderArguments {
   std::string size, iters, stages, submit, doorbell, publish, sharing, producers, qps, window,
-      batch, depth, nic, region, repeat, deadline, seed, provider, engine;
+      batch, depth, nic, region, repeat, deadline, seed, provider, engine, handler;
   std::vector<std::string> faults;
 };
 

@@ -29,6 +29,7 @@ void visit_fields(AnyRow& row, Visit visit) {
   visit("link", row.link);
   visit("handler", row.handler);
   visit("handler_requested", row.handler_requested);
+  visit("handler_why", row.handler_why);
   visit("stage", row.stage);
   visit("submit", row.submit);
   visit("doorbell", row.doorbell);

@@ -23,6 +23,7 @@ struct Row {
   std::string link;
   std::string handler;
   std::string handler_requested;
+  std::string handler_why;
   std::string stage;
   std::string submit;
   std::string doorbell;

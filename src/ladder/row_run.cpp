@@ -67,17 +67,16 @@ void RowRun::open() {
   setup.payload_bytes = payload_bytes_;
   setup.slots = slots;
   setup.depth = options_.depth;
+  const QueuePairOptions entry{.depth = options_.depth,
+                               .first_wqe_index = options_.first_wqe_index()};
+  queue_pairs_ = QpList::create(ends_.context, std::vector(stage_.qps, entry), {.stop = &stop_});
   for (std::uint32_t i = 0; i < stage_.qps; ++i) {
-    queue_pairs_.push_back(QueuePair::create(
-        ends_.context, {.depth = options_.depth, .first_wqe_index = options_.first_wqe_index()}));
-    setup.senders.push_back(queue_pairs_.back().address());
+    setup.senders.push_back((*queue_pairs_)[i].address());
   }
   const Destination destination = ends_.receiver.open_row(setup);
-  for (std::uint32_t i = 0; i < stage_.qps; ++i) {
-    queue_pairs_[i].connect(destination.receivers[i]);
-    work_.queues.push_back(queue_pairs_[i].handle());
-    work_.queues.back().stop = &stop_;
-  }
+  queue_pairs_->connect(destination.receivers);
+  const QueueHandle* handles = queue_pairs_->handles().data();
+  work_.queues.assign(handles, handles + stage_.qps);
   work_.submit = submit_.options;
   work_.sharing = options_.sharing;
   work_.window = stage_.window;
@@ -90,7 +89,7 @@ void RowRun::open() {
 }
 
 void RowRun::close() {
-  queue_pairs_.clear();
+  queue_pairs_.reset();
   region_.clear();
   ends_.receiver.close_row();
 }
@@ -192,7 +191,7 @@ Outcome RowRun::run_segment(const SegmentPlan& plan, bool timed) {
     ++segments_;
   }
   if (failed) {
-    for (QueuePair& qp : queue_pairs_) qp.to_error();
+    for (std::uint32_t i = 0; i < qps(); ++i) (*queue_pairs_)[i].to_error();
     wait_until_quiet();
     outcome.add(explain_failure(plan, results));
   }
@@ -230,9 +229,7 @@ void RowRun::wait_until_quiet() {
   for (bool quiet = false; !quiet && std::chrono::steady_clock::now() < deadline;) {
     ends_.engine.call([&] {
       quiet = true;
-      for (const QueuePair& qp : queue_pairs_) {
-        quiet &= ends_.nic.core().quiet(qp.address().qpn);
-      }
+      for (std::uint32_t i = 0; i < qps(); ++i) quiet &= ends_.nic.core().quiet(qpn(i));
     });
     if (!quiet) std::this_thread::yield();
   }
@@ -293,11 +290,11 @@ bool RowRun::injected() const {
 std::string RowRun::refusals() const {
   std::string text;
   ends_.engine.call([&] {
-    for (const QueuePair& qp : queue_pairs_) {
-      const nic::QpCounters c = ends_.nic.core().counters(qp.address().qpn);
-      for (std::size_t i = 0; i < c.refusals.size(); ++i) {
-        const auto reason = static_cast<nic::Refusal>(i);
-        if (c.refusals[i] == 0 || reason == nic::Refusal::kInjected) continue;
+    for (std::uint32_t i = 0; i < qps(); ++i) {
+      const nic::QpCounters c = ends_.nic.core().counters(qpn(i));
+      for (std::size_t r = 0; r < c.refusals.size(); ++r) {
+        const auto reason = static_cast<nic::Refusal>(r);
+        if (c.refusals[r] == 0 || reason == nic::Refusal::kInjected) continue;
         text += fmt::format("; the NIC refused: {}", nic::refusal_text(reason));
       }
     }
@@ -322,8 +319,8 @@ std::string wrong_payload_sentence(const std::string& stage, const Verdict& verd
 nic::QpCounters RowRun::nic_counters() const {
   nic::QpCounters sum;
   ends_.engine.call([&] {
-    for (const QueuePair& qp : queue_pairs_) {
-      const nic::QpCounters c = ends_.nic.core().counters(qp.address().qpn);
+    for (std::uint32_t i = 0; i < qps(); ++i) {
+      const nic::QpCounters c = ends_.nic.core().counters(qpn(i));
       sum.wqes_fetched += c.wqes_fetched;
       sum.writes += c.writes;
       sum.noops += c.noops;
@@ -336,7 +333,10 @@ nic::QpCounters RowRun::nic_counters() const {
 
 std::uint64_t RowRun::doorbells() const {
   std::uint64_t n = 0;
-  for (const QueueHandle& q : work_.queues) n += q.state->doorbells;
+  for (const QueueHandle& q : work_.queues) {
+    n += q.state->doorbells;
+    if (q.proxy != nullptr) n += CpuMemory::load_relaxed(&q.proxy->doorbells);
+  }
   return n;
 }
 
@@ -360,7 +360,7 @@ Outcome RowRun::cross_check() const {
 }
 
 void RowRun::arm_faults() {
-  for (std::uint32_t i = 0; i < queue_pairs_.size(); ++i) {
+  for (std::uint32_t i = 0; i < qps(); ++i) {
     std::vector<nic::Fault> faults;
     for (const FaultSpec& f : options_.faults) {
       if (f.qp != i) continue;
@@ -379,16 +379,14 @@ void RowRun::arm_faults() {
         default: break;  // not of the traffic
       }
     }
-    ends_.engine.call([&] { ends_.nic.core().arm_faults(queue_pairs_[i].address().qpn, faults); });
+    ends_.engine.call([&] { ends_.nic.core().arm_faults(qpn(i), faults); });
   }
 }
 
 std::uint32_t RowRun::unreached_faults() const {
   std::uint32_t n = 0;
   ends_.engine.call([&] {
-    for (const QueuePair& qp : queue_pairs_) {
-      n += ends_.nic.core().unreached_faults(qp.address().qpn);
-    }
+    for (std::uint32_t i = 0; i < qps(); ++i) n += ends_.nic.core().unreached_faults(qpn(i));
   });
   return n;
 }
@@ -410,16 +408,20 @@ Row RowRun::make_row() const {
   r.provider = "software";
   r.engine = options_.null_nic ? "null" : "threads";
   r.link = ends_.link;
-  r.handler = "direct";
-  r.handler_requested = "direct";
+  const QueueHandle& queue = work_.queues[0];
+  r.handler = nic_handler_name(queue.handler.resolved);
+  r.handler_requested = nic_handler_name(queue.handler.requested);
+  r.handler_why = handler_reason_text(queue.handler.why);
   r.stage = stage_.name;
   r.submit = submit_.name;
-  r.doorbell = doorbell_order_name(submit_.options.doorbell);
+  // A proxy rings in one order, whatever the producers' is.
+  r.doorbell = doorbell_order_name(queue.proxy != nullptr ? DoorbellOrder::kRecordRing
+                                                          : submit_.options.doorbell);
   r.publish = publish_order_name(submit_.options.publish);
   r.exec = "thread";
   r.sharing = sharing_name(options_.sharing);
   r.completion = "every";
-  r.fence_scope = scope_name(work_.queues[0].fence_scope);
+  r.fence_scope = scope_name(queue.fence_scope);
   r.memory = "host";
   r.doorbell_memory = "host";
   r.producers = stage_.producers;

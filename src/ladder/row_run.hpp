@@ -2,9 +2,11 @@
 #pragma once
 
 #include <exception>
+#include <optional>
 #include <vector>
 
 #include "ladder/runner.hpp"
+#include "peal/host/qp_list.hpp"
 
 namespace peal::ladder {
 
@@ -28,6 +30,8 @@ class RowRun {
   bool injected() const;
   Outcome explain_verdict(const Verdict& verdict) const;
   Outcome cross_check() const;
+  std::uint32_t qps() const { return stage_.qps; }
+  Qpn qpn(std::uint32_t i) const { return work_.queues[i].qpn; }
   void wait_until_quiet();
   void arm_faults();
   std::uint32_t unreached_faults() const;
@@ -50,7 +54,7 @@ class RowRun {
   std::uint64_t puts_per_segment_ = 0;  // of each producer
   Buffer source_;
   std::vector<MemoryRegion> region_;  // none or one
-  std::vector<QueuePair> queue_pairs_;
+  std::optional<QpList> queue_pairs_;
   SegmentWork work_;
   std::uint32_t stop_ = 0;
 

@@ -19,6 +19,7 @@ namespace peal::ladder {
 // What a run tells while it goes on. Rows come only when they are valid, or of the null NIC.
 struct RunEvents {
   std::function<void(const Row&)> row = [](const Row&) {};
+  std::function<void(const std::string&)> warn = [](const std::string&) {};
   // "serial original 4096 B: 3 of 5"; on the calling thread, a few times a second.
   std::function<void(const std::string&)> progress = [](const std::string&) {};
 };

@@ -1,9 +1,12 @@
 // How the sending end's NIC is made from the options of a run: its faults of set-up included.
 #pragma once
 
+#include <cerrno>
+
 #include "ladder/options.hpp"
+#include "ladder/runner.hpp"
 #include "nic/core.hpp"
-#include "verbs/software.hpp"
+#include "verbs/software_nic.hpp"
 
 namespace peal::ladder {
 
@@ -13,15 +16,23 @@ inline nic::CoreOptions sender_options(const LadderOptions& options) {
           .first_wqe_index = options.first_wqe_index()};
 }
 
-// `regfail`: registering memory fails with its errno.
+// `regfail`: registering memory fails with its errno. `uarfail`: no doorbell page can be mapped.
 inline verbs::RefuseHook sender_refusals(const LadderOptions& options) {
+  int registration = 0;
+  int mapping = 0;
   for (const FaultSpec& f : options.faults) {
-    if (f.kind != FaultSpec::Kind::kRegFail) continue;
-    return [error = static_cast<int>(f.value)](std::string_view operation) {
-      return operation == "reg_mr" ? error : 0;
-    };
+    if (f.kind == FaultSpec::Kind::kRegFail) registration = static_cast<int>(f.value);
+    if (f.kind == FaultSpec::Kind::kUarFail) mapping = EPERM;
   }
-  return {};
+  return [registration, mapping](std::string_view operation) {
+    return operation == "reg_mr" ? registration : operation == "map_uar" ? mapping : 0;
+  };
+}
+
+inline Context open_sender(verbs::SoftwareNic& nic, engine::Engine& engine,
+                           const LadderOptions& options, const RunEvents& events) {
+  return Context::open(nic.provider(engine, sender_refusals(options)),
+                       {.handler = options.handler, .warn = events.warn});
 }
 
 }  // namespace peal::ladder

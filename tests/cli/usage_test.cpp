@@ -66,7 +66,6 @@ const std::vector<Option>& traffic_options() {
         "drop=2",
         "dup=0.1",
         "reorder=0.1",
-        "uarfail",
         "Corrupt@1",
         "corrupt@1 ",
         "hold=1@1"}},

@@ -19,7 +19,8 @@ namespace peal::ladder {
 namespace {
 
 constexpr const char* kKeys =
-    "schema kind provider engine link handler handler_requested stage submit doorbell publish exec "
+    "schema kind provider engine link handler handler_requested handler_why stage submit doorbell "
+    "publish exec "
     "sharing completion fence_scope memory doorbell_memory producers qps window window_effective "
     "batch batch_effective depth payload_bytes total_bytes region_bytes segments puts chunks noops "
     "wqes doorbells "
