@@ -218,11 +218,13 @@ std::string joined(const std::vector<std::string>& texts) {
 
 }  // namespace
 
-std::uint64_t LadderOptions::iters_for(std::uint64_t payload_bytes) const {
+std::uint64_t LadderOptions::iters_for(const Stage& stage, std::uint64_t payload_bytes) const {
   if (iters) return *iters;
-  // About 64 MiB a repeat, within bounds that keep small sizes quick and large ones meaningful.
-  return std::clamp<std::uint64_t>((64u << 20) / std::max<std::uint64_t>(payload_bytes, 1), 64,
-                                   20000);
+  // About 64 MiB a repeat, all producers together, within bounds that keep small sizes quick and
+  // fill the window of large ones.
+  const std::uint64_t puts = std::clamp<std::uint64_t>(
+      (64u << 20) / std::max<std::uint64_t>(payload_bytes, 1), 256, 20000);
+  return std::max<std::uint64_t>(puts / stage.producers, 1);
 }
 
 std::uint64_t LadderOptions::first_wqe_index() const {

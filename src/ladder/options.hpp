@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kDefaultRegionBytes = std::uint64_t{256} << 20;
 
 struct LadderOptions {
   std::vector<std::uint64_t> sizes = {4096, 65536, 1048576};
-  std::optional<std::uint64_t> iters;  // per producer, size and repeat; absent: by size
+  std::optional<std::uint64_t> iters;  // per producer, size and repeat; absent: by stage and size
   std::vector<Stage> stages;
   std::vector<SubmitVariant> submits;
   Sharing sharing = Sharing::kDevice;
@@ -38,7 +38,7 @@ struct LadderOptions {
   std::vector<FaultSpec> faults;
 
   std::uint64_t deadline_ns() const { return static_cast<std::uint64_t>(deadline_s * 1e9); }
-  std::uint64_t iters_for(std::uint64_t payload_bytes) const;
+  std::uint64_t iters_for(const Stage& stage, std::uint64_t payload_bytes) const;
   std::uint64_t first_wqe_index() const;  // the preset fault, else 0
   bool has_timed_faults() const;
 };

@@ -37,7 +37,7 @@ RowRun::RowRun(const LadderOptions& options, const RunEnds& ends, const Interrup
 // Slots: one for each PUT of a segment, so that nothing is written twice between two checks.
 void RowRun::plan() {
   layout_ = SlotLayout::for_payload(payload_bytes_);
-  iters_ = options_.iters_for(payload_bytes_);
+  iters_ = options_.iters_for(stage_, payload_bytes_);
   const std::uint64_t least = layout_.bytes_for(stage_.producers);
   std::uint64_t region = options_.region_bytes.value_or(default_region_bytes());
   if (region < least) {

@@ -20,6 +20,7 @@ inline constexpr Stage kStages[] = {
     {"serial", "the original: one WQE, ring, wait", 1, 1, 1, 1},
     {"window", "a window of PUTs in flight, the oldest awaited first", 1, 1, 256, 1},
     {"batch", "contiguous WQEs behind one doorbell", 1, 1, 256, 32},
+    {"shared", "four producers on one queue pair", 4, 1, 256, 32},
 };
 
 }  // namespace peal::ladder
