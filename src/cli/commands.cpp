@@ -36,7 +36,9 @@ void add_traffic_options(CLI::App& app, LadderArguments& a) {
   app.add_option(
       "-l,--batch", a.batch,
       "PUTs behind one doorbell, where the stage has more than one; default: the stage's");
-  app.add_option("-t,--depth", a.depth, "send queue slots, a power of two; default: 1024");
+  app.add_option(
+      "-t,--depth", a.depth,
+      "slots of each send queue, a power of two; default: 1024 over a stage's queues together");
   app.add_option("--sharing", a.sharing, "exclusive or device; default: device");
   app.add_option("--provider", a.provider, "software");
   app.add_option("--engine", a.engine, "threads");

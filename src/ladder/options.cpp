@@ -19,6 +19,7 @@ constexpr std::uint64_t kMaxPutBytes = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMaxRegionBytes = std::uint64_t{1} << 50;
 constexpr std::uint64_t kMaxIters = 1'000'000'000;
 constexpr std::uint64_t kMaxProducers = 1024;
+constexpr std::uint32_t kDefaultSlots = 1024;  // of all a stage's queues together
 constexpr std::uint64_t kMaxWindow = 1u << 20;
 constexpr double kMaxDeadlineS = 3600;
 
@@ -227,6 +228,11 @@ std::uint64_t LadderOptions::iters_for(const Stage& stage, std::uint64_t payload
   return std::max<std::uint64_t>(puts / stage.producers, 1);
 }
 
+std::uint32_t LadderOptions::depth_for(const Stage& stage) const {
+  // The same number of slots in every stage, so that more queues are the only change.
+  return depth.value_or(std::bit_floor(std::max(kDefaultSlots / stage.qps, 1u)));
+}
+
 std::uint64_t LadderOptions::first_wqe_index() const {
   for (const FaultSpec& f : faults) {
     if (f.kind == FaultSpec::Kind::kPreset) return f.value;
@@ -255,14 +261,9 @@ LadderOptions make_options(const LadderArguments& a) {
       s.qps = static_cast<std::uint32_t>(parse_count("--qps", a.qps, {1, nic::kMaxQps - 1}));
     }
     if (o.sharing == Sharing::kExclusive && s.producers > s.qps) {
-      throw UsageError("--sharing exclusive needs a QP for each producer: there are " +
-                       std::to_string(s.producers) + " producers and " + std::to_string(s.qps) +
-                       " QPs");
-    }
-    if (s.qps > s.producers) {
-      throw UsageError("--qps " + std::to_string(s.qps) + " is more than the " +
-                       std::to_string(s.producers) + " producers of stage " + std::string(s.name) +
-                       ": some would stay idle");
+      throw UsageError("--sharing exclusive needs a QP for each producer: stage " +
+                       std::string(s.name) + " has " + std::to_string(s.producers) +
+                       " producers and " + std::to_string(s.qps) + " QPs");
     }
   }
   set_windows(a.window, &o.stages);
@@ -298,7 +299,6 @@ nlohmann::json parameters_of(const LadderArguments& a) {
   for (const SubmitVariant& s : o.submits) p["submit"].push_back(s.name);
   p["handler"] = nic_handler_name(o.handler);
   p["sharing"] = sharing_name(o.sharing);
-  p["depth"] = o.depth;
   p["repeat"] = o.repeat;
   p.erase("deadline");  // each end waits as long as it likes
   p["seed"] = o.seed;
@@ -307,6 +307,7 @@ nlohmann::json parameters_of(const LadderArguments& a) {
     if (!text.empty()) p[name] = value;
   };
   number("batch", a.batch, std::ranges::max(o.stages, {}, &Stage::batch).batch);
+  number("depth", a.depth, o.depth.value_or(0));
   number("iters", a.iters, o.iters.value_or(0));
   number("producers", a.producers, o.stages[0].producers);
   number("qps", a.qps, o.stages[0].qps);

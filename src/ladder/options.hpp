@@ -28,7 +28,7 @@ struct LadderOptions {
   std::vector<Stage> stages;
   std::vector<SubmitVariant> submits;
   Sharing sharing = Sharing::kDevice;
-  std::uint32_t depth = 1024;
+  std::optional<std::uint32_t> depth;  // of each queue; absent: by stage
   bool null_nic = false;
   NicHandler handler = NicHandler::kAutomatic;
   std::optional<std::uint64_t> region_bytes;
@@ -39,6 +39,7 @@ struct LadderOptions {
 
   std::uint64_t deadline_ns() const { return static_cast<std::uint64_t>(deadline_s * 1e9); }
   std::uint64_t iters_for(const Stage& stage, std::uint64_t payload_bytes) const;
+  std::uint32_t depth_for(const Stage& stage) const;
   std::uint64_t first_wqe_index() const;  // the preset fault, else 0
   bool has_timed_faults() const;
 };

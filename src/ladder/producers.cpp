@@ -34,8 +34,8 @@ void run_producer(const SegmentWork& work, std::uint32_t p, Seat& seat, L* laten
   const SegmentPlan& plan = work.plan;
   const SlotLayout layout = plan.layout();
   ProducerResult& result = seat.result;
-  Producer<CpuMemory, S, L> producer(work.queues[p % work.queues.size()], seat.options,
-                                     seat.fifo.data(), latencies);
+  Producer<CpuMemory, S, L> producer(work.queues[work.queue_of(p)], seat.options, seat.fifo.data(),
+                                     latencies);
   result.start_ns = CpuMemory::now_ns();
   result.status = producer.put_many(plan.puts_per_producer, [&](std::uint64_t i) {
     const std::uint64_t offset = layout.offset_of(p * plan.puts_per_producer + i);
@@ -64,12 +64,12 @@ void run_producer(const SegmentWork& work, std::uint32_t p, Seat& seat) {
 }  // namespace
 
 ProducerOptions producer_options(const SegmentWork& work, std::uint32_t p) {
-  const auto qps = static_cast<std::uint32_t>(work.queues.size());
   ProducerOptions options;
   options.submit = work.submit;
   options.window = share_of_window(work.window, work.plan.producers, p);
   options.batch = work.batch;
-  options.producers_on_queue = (work.plan.producers - p % qps - 1) / qps + 1;
+  options.producers_on_queue = producers_on_qp(
+      work.queue_of(p), static_cast<std::uint32_t>(work.queues.size()), work.plan.producers);
   options.timeout_ns = work.timeout_ns;
   return options;
 }

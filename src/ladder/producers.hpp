@@ -7,6 +7,7 @@
 
 #include "ladder/latency.hpp"
 #include "ladder/payload.hpp"
+#include "ladder/stage.hpp"
 #include "peal/core/status.hpp"
 #include "peal/device/producer.hpp"
 #include "peal/memory/scope.hpp"
@@ -21,7 +22,7 @@ constexpr std::uint32_t share_of_window(std::uint32_t window, std::uint32_t prod
   return share == 0 ? 1 : share;
 }
 
-// One segment's work. Producer p uses queue p mod queues.
+// One segment's work.
 struct SegmentWork {
   SegmentPlan plan;
   std::vector<QueueHandle> queues;
@@ -34,6 +35,10 @@ struct SegmentWork {
   std::uint64_t destination = 0;
   Rkey rkey;
   std::uint64_t timeout_ns = 0;
+
+  std::uint32_t queue_of(std::uint32_t p) const {
+    return qp_of_producer(p, static_cast<std::uint32_t>(queues.size()));
+  }
 };
 
 // What producer p is told to do.

@@ -32,7 +32,8 @@ RowRun::RowRun(const LadderOptions& options, const RunEnds& ends, const Interrup
       events_(events),
       stage_(stage),
       submit_(submit),
-      payload_bytes_(payload_bytes) {}
+      payload_bytes_(payload_bytes),
+      depth_(options.depth_for(stage)) {}
 
 // Slots: one for each PUT of a segment, so that nothing is written twice between two checks.
 void RowRun::plan() {
@@ -66,9 +67,8 @@ void RowRun::open() {
   setup.submit = submit_.name;
   setup.payload_bytes = payload_bytes_;
   setup.slots = slots;
-  setup.depth = options_.depth;
-  const QueuePairOptions entry{.depth = options_.depth,
-                               .first_wqe_index = options_.first_wqe_index()};
+  setup.depth = depth_;
+  const QueuePairOptions entry{.depth = depth_, .first_wqe_index = options_.first_wqe_index()};
   queue_pairs_ = QpList::create(ends_.context, std::vector(stage_.qps, entry), {.stop = &stop_});
   for (std::uint32_t i = 0; i < stage_.qps; ++i) {
     setup.senders.push_back((*queue_pairs_)[i].address());
@@ -244,7 +244,7 @@ Outcome RowRun::explain_failure(const SegmentPlan& plan,
         fmt::format("stage {}, producer {}, PUT {}{}", stage_.name, p,
                     put < first_timed_sequence_ ? put : put - first_timed_sequence_,
                     put < first_timed_sequence_ ? " of the warm-up" : "");
-    const QueueHandle& q = work_.queues[p % work_.queues.size()];
+    const QueueHandle& q = work_.queues[work_.queue_of(p)];
     switch (results[p].status) {
       case Status::kOk: break;
       case Status::kStopped:
@@ -255,12 +255,12 @@ Outcome RowRun::explain_failure(const SegmentPlan& plan,
         const LatchedError e =
             decode_error(CpuMemory::load_latch_acquire(&q.state->error, FenceScope::kSystem));
         // The latch keeps 32 bits of the index, so the difference is taken in 32 bits too.
-        const std::size_t qp = p % work_.queues.size();
         const std::string timed =
             first_timed_index_.empty()
                 ? "in the warm-up"
-                : fmt::format("{} of the timed traffic",
-                              e.index - static_cast<std::uint32_t>(first_timed_index_[qp]));
+                : fmt::format(
+                      "{} of the timed traffic",
+                      e.index - static_cast<std::uint32_t>(first_timed_index_[work_.queue_of(p)]));
         // The NIC gave up on the peer by itself: the peer is lost.
         const bool lost =
             e.syndrome == static_cast<int>(mlx5::Syndrome::kTransportRetryExceeded) && !injected();
@@ -395,7 +395,7 @@ std::uint32_t RowRun::unreached_faults() const {
 std::uint32_t RowRun::batch_effective() const {
   std::uint32_t least = UINT32_MAX;
   for (std::uint32_t p = 0; p < stage_.producers; ++p) {
-    least = std::min(least, effective_batch(producer_options(work_, p), options_.depth));
+    least = std::min(least, effective_batch(producer_options(work_, p), depth_));
   }
   return least;
 }
@@ -428,10 +428,10 @@ Row RowRun::make_row() const {
   r.qps = stage_.qps;
   r.window = stage_.window;
   r.window_effective = std::min({std::uint64_t{stage_.window}, puts_per_segment_ * stage_.producers,
-                                 std::uint64_t{options_.depth} * stage_.qps});
+                                 std::uint64_t{depth_} * std::min(stage_.qps, stage_.producers)});
   r.batch = stage_.batch;
   r.batch_effective = batch_effective();
-  r.depth = options_.depth;
+  r.depth = depth_;
   r.payload_bytes = payload_bytes_;
   r.total_bytes = now.bytes_moved - before_.bytes_moved;
   r.region_bytes = source_.bytes().size();

@@ -48,6 +48,7 @@ class RowRun {
   const Stage& stage_;
   const SubmitVariant& submit_;
   const std::uint64_t payload_bytes_;
+  const std::uint32_t depth_;
 
   SlotLayout layout_;
   std::uint64_t iters_ = 0;

@@ -8,8 +8,8 @@ namespace peal::ladder {
 Outcome run_ladder(const LadderOptions& options, const RunEnds& ends, const Interrupt& interrupt,
                    const RunEvents& events) {
   Outcome outcome;
-  for (const Stage& stage : options.stages) {
-    for (const std::uint64_t payload_bytes : options.sizes) {
+  for (const std::uint64_t payload_bytes : options.sizes) {
+    for (const Stage& stage : options.stages) {
       for (const SubmitVariant& submit : options.submits) {
         RowRun row(options, ends, interrupt, events, stage, submit, payload_bytes);
         outcome.add(row.run());

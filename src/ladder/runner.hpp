@@ -34,7 +34,7 @@ struct RunEnds {
   std::uint64_t ends_here = 1;  // whose memory is this machine's
 };
 
-// Runs every stage, size and submit in turn until one fails. Throws what the control path or the
+// Runs every size, stage and submit in turn until one fails. Throws what the control path or the
 // peer throws (Error, MachineError, UsageError, PeerError, PeerRefusal).
 Outcome run_ladder(const LadderOptions& options, const RunEnds& ends, const Interrupt& interrupt,
                    const RunEvents& events);

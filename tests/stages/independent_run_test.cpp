@@ -1,0 +1,80 @@
+// The independent stage through the command.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "cli/peal.hpp"
+
+namespace peal::test {
+namespace {
+
+TEST(IndependentStageRun, IsValidatedWithTheSlotsOfTheSharedStage) {
+  const Pair pair = run_pair("--stages shared,independent --size 0,8,4096 --iters 700 --repeat 2");
+  expect_both(pair, 0);
+  ASSERT_EQ(pair.rows.size(), 12u);
+  for (const auto& row : pair.rows) {
+    const bool independent = row.at("stage") == "independent";
+    EXPECT_EQ(row.at("producers"), 4);
+    EXPECT_EQ(row.at("qps"), independent ? 4 : 1);
+    EXPECT_EQ(row.at("depth"), independent ? 256 : 1024);
+    EXPECT_EQ(row.at("window"), 256);
+    EXPECT_EQ(row.at("batch_effective"), 32);
+    EXPECT_EQ(row.at("puts"), 4 * 1400);
+    EXPECT_EQ(row.at("cqes"), 4 * 1400);
+    // Nobody rings for another here.
+    if (independent) {
+      EXPECT_EQ(row.at("doorbells"), row.at("submit") == "peal" ? 4 * 44 : 4 * 88);
+    }
+  }
+}
+
+TEST(IndependentStageRun, TakesAnyNumberOfProducersAndQps) {
+  for (const std::string more :
+       {"--producers 3 --qps 2", "--producers 1 --qps 1", "--producers 7 --qps 3 --window 7",
+        "--producers 5 --qps 5 --depth 2", "--producers 9 --qps 4 --depth 4 --batch 64",
+        "--producers 2 --qps 5"}) {
+    const Pair pair = run_pair("--stages independent --size 64 --iters 101 --repeat 1 " + more);
+    expect_both(pair, 0);
+    ASSERT_EQ(pair.rows.size(), 2u) << more;
+    for (const auto& row : pair.rows) EXPECT_EQ(row.at("validated"), true);
+  }
+}
+
+TEST(IndependentStageRun, ValidatesWithAQueueThatNobodyShares) {
+  const Pair pair =
+      run_pair("--stages independent --size 64 --iters 300 --repeat 1 --sharing exclusive");
+  expect_both(pair, 0);
+  ASSERT_EQ(pair.rows.size(), 2u);
+  EXPECT_EQ(pair.rows[0].at("sharing"), "exclusive");
+}
+
+TEST(IndependentStageRun, ServesAThousandQps) {
+  const Ended e = run_peal(
+      "ladder --stages independent --producers 1024 --qps 1024 --size 8 --iters 10 "
+      "--repeat 1 --depth 16 --submit peal --deadline 60");
+  EXPECT_EQ(e.status, 0) << e.err;
+}
+
+TEST(IndependentStageRun, CommitsAFaultOnTheQpThatIsNamed) {
+  const Pair pair =
+      run_pair("--stages independent --size 64 --iters 100 --repeat 1 --fault corrupt@17/qp=2");
+  expect_both(pair, 1);
+  EXPECT_TRUE(contains(pair.client.err, "producer 2, PUT 17, ")) << shown(pair);
+}
+
+TEST(IndependentStageRun, EndsAllProducersWhenOneQpFails) {
+  const Pair pair =
+      run_pair("--stages independent --size 64 --iters 2000 --repeat 1 --fault cqe=0x13@5/qp=1");
+  expect_both(pair, 3);
+  EXPECT_TRUE(contains(pair.client.err, "producer 1, PUT 5: error CQE")) << shown(pair);
+}
+
+TEST(IndependentStageRun, RefusesTwoEndsWithDifferentNumbersOfQps) {
+  const Pair pair =
+      run_pair("--stages independent --size 64 --iters 5 --qps 2", "--stages independent --qps 4");
+  EXPECT_EQ(pair.client.status, 2) << shown(pair);
+  EXPECT_TRUE(contains(pair.client.err, "qps")) << shown(pair);
+}
+
+}  // namespace
+}  // namespace peal::test
