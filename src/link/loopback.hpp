@@ -2,8 +2,8 @@
 // Both ends belong to one thread.
 #pragma once
 
-#include <algorithm>
-#include <deque>
+#include <cstdint>
+#include <vector>
 
 #include "link/link.hpp"
 
@@ -19,8 +19,17 @@ class Loopback {
   Link& b() { return b_; }
 
  private:
-  using Direction = std::deque<Segment>;
-  static constexpr std::size_t kSegmentsInFlight = 1024;
+  // A ring; free-running positions.
+  struct Direction {
+    static constexpr std::uint64_t kSegments = 1024;
+    std::vector<Segment> ring = std::vector<Segment>(kSegments);
+    std::uint64_t head = 0;
+    std::uint64_t tail = 0;
+
+    bool empty() const { return head == tail; }
+    bool full() const { return tail - head == kSegments; }
+    Segment& at(std::uint64_t position) { return ring[position % kSegments]; }
+  };
 
   class End final : public Link {
    public:
@@ -29,20 +38,23 @@ class Loopback {
     std::uint32_t max_payload_bytes() const override { return 1u << 30; }
 
     bool try_send(const Segment& segment) override {
-      if (out_.size() >= kSegmentsInFlight) return false;
-      out_.push_back(segment);
+      if (out_.full()) return false;
+      out_.at(out_.tail++) = segment;
       return true;
     }
     bool try_receive(Segment* segment) override {
       if (in_.empty()) return false;
-      *segment = in_.front();
-      in_.pop_front();
+      *segment = in_.at(in_.head++);
       return true;
     }
     void discard(Qpn source_qpn, Psn from) override {
-      std::erase_if(out_, [source_qpn, from](const Segment& s) {
-        return s.source_qpn == source_qpn && s.payload != nullptr && s.psn.since(from) >= 0;
-      });
+      std::uint64_t kept = out_.head;
+      for (std::uint64_t i = out_.head; i != out_.tail; ++i) {
+        const Segment& s = out_.at(i);
+        if (s.source_qpn == source_qpn && s.payload != nullptr && s.psn.since(from) >= 0) continue;
+        out_.at(kept++) = s;
+      }
+      out_.tail = kept;
     }
     bool busy() const override { return !out_.empty() || !in_.empty(); }
     bool closed() const override { return false; }
