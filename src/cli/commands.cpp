@@ -72,19 +72,39 @@ std::uint16_t parse_port(const std::string& text, std::uint64_t least) {
   return static_cast<std::uint16_t>(ladder::parse_count("--port", text, {least, 65535}));
 }
 
-int run_ladder_command(const LadderArguments& a, const std::string& json) {
+// Where rows go, as typed.
+struct Output {
+  std::string json;
+  std::string format;
+};
+
+void add_output_options(CLI::App& app, Output& output) {
+  app.add_option("--json", output.json,
+                 "append rows to this file, one JSON object a line; - : stdout");
+  app.add_option("--format", output.format, "of the table: text or markdown; default: text");
+}
+
+Format parse_format(const std::string& text) {
+  if (text.empty() || text == "text") return Format::kText;
+  if (text == "markdown") return Format::kMarkdown;
+  throw ladder::UsageError("--format must be one of text, markdown, not '" + text + "'");
+}
+
+int run_ladder_command(const LadderArguments& a, const Output& output) {
   const ladder::LadderOptions options = ladder::make_options(a);
+  const Format format = parse_format(output.format);
   const ladder::Interrupt interrupt;
-  Report report("ladder", json);
+  Report report("ladder", output.json, format);
   return report.finish(ladder::run_local(options, interrupt, report.events()));
 }
 
 int run_client_command(const LadderArguments& a, const std::string& host, const std::string& port,
-                       const std::string& json) {
+                       const Output& output) {
   const ladder::LadderOptions options = ladder::make_options(a);
   const ladder::ClientOptions client{host, parse_port(port, 1)};
+  const Format format = parse_format(output.format);
   const ladder::Interrupt interrupt;
-  Report report("client", json);
+  Report report("client", output.json, format);
   return report.finish(ladder::run_client(client, a, options, interrupt, report.events()));
 }
 
@@ -127,7 +147,7 @@ int run(int argc, char** argv) {
       "130 interrupted.");
 
   LadderArguments arguments;
-  std::string json;
+  Output output;
   std::string port;
   std::string host;
   std::string bind;
@@ -136,14 +156,12 @@ int run(int argc, char** argv) {
 
   CLI::App* ladder = app.add_subcommand("ladder", "run the stages, both ends in this process");
   add_traffic_options(*ladder, arguments);
-  ladder->add_option("--json", json,
-                     "append rows to this file, one JSON object a line; - : stdout");
+  add_output_options(*ladder, output);
 
   CLI::App* client = app.add_subcommand("client", "run the stages against a server");
   client->add_option("HOST", host, "the server's name or address")->required();
   client->add_option("-p,--port", port, "the server's port; default: 18515");
-  client->add_option("--json", json,
-                     "append rows to this file, one JSON object a line; - : stdout");
+  add_output_options(*client, output);
   add_traffic_options(*client, arguments);
 
   CLI::App* server = app.add_subcommand(
@@ -177,9 +195,9 @@ int run(int argc, char** argv) {
     }
   }
   try {
-    if (command == "ladder") return run_ladder_command(arguments, json);
+    if (command == "ladder") return run_ladder_command(arguments, output);
     if (command == "devices") return run_devices_command(arguments);
-    if (command == "client") return run_client_command(arguments, host, port, json);
+    if (command == "client") return run_client_command(arguments, host, port, output);
     return run_server_command(arguments, bind, port, once, timeout);
   } catch (const ladder::UsageError& e) {
     return usage(command, e.what());

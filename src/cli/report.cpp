@@ -6,17 +6,8 @@
 #include <cstdio>
 
 namespace peal::cli {
-namespace {
-
-// Four digits that mean something, whatever the magnitude.
-std::string number_or_dash(const std::optional<double>& value) {
-  return value ? fmt::format("{:.4g}", *value) : "-";
-}
-
-}  // namespace
-
-Report::Report(std::string command, const std::string& json_path)
-    : command_(std::move(command)), terminal_(isatty(STDERR_FILENO) == 1) {
+Report::Report(std::string command, const std::string& json_path, Format format)
+    : command_(std::move(command)), terminal_(isatty(STDERR_FILENO) == 1), format_(format) {
   if (json_path == "-") {
     json_to_stdout_ = true;
   } else if (!json_path.empty()) {
@@ -30,13 +21,13 @@ Report::~Report() {
 
 ladder::RunEvents Report::events() {
   ladder::RunEvents events;
-  events.row = [this](const ladder::Row& row) { print_row(row); };
+  events.row = [this](const ladder::Row& row) { take_row(row); };
   events.warn = [this](const std::string& sentence) { complain("warning: " + sentence); };
   events.progress = [this](const std::string& what) { show_progress(what); };
   return events;
 }
 
-void Report::print_row(const ladder::Row& row) {
+void Report::take_row(const ladder::Row& row) {
   clear_progress();
   if (writer_) writer_->write(row);
   if (json_to_stdout_) {
@@ -44,22 +35,45 @@ void Report::print_row(const ladder::Row& row) {
     std::fflush(stdout);
     return;
   }
-  if (!title_printed_) {
-    title_printed_ = true;
-    fmt::print("bytes moved by: {} ({} engine, {} link); not a hardware result\n", row.kind,
-               row.engine, row.link);
-    fmt::print("{:<12} {:<9} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}  {}\n", "stage", "submit",
-               "bytes", "Gbps", "min", "max", "Mpps", "PUTs", "payloads");
+  rows_.push_back(row);
+  if (format_ == Format::kText) print_lines(false);
+}
+
+// The newest line may still lack a submit; `all` prints it too.
+void Report::print_lines(bool all) {
+  const std::vector<ladder::TableLine> lines = ladder::table_lines(rows_);
+  const std::size_t complete = all || lines.empty() ? lines.size() : lines.size() - 1;
+  if (lines_printed_ == 0 && complete > 0) {
+    const ladder::Row& row = rows_.front();
+    fmt::print("bytes moved by: {} ({} engine, {} link, {} handler); not a hardware result\n",
+               row.kind, row.engine, row.link, row.handler);
+    fmt::print("{}\n", ladder::text_heading(lines.front()));
   }
-  fmt::print("{:<12} {:<9} {:>10} {:>10} {:>10} {:>10} {:>10} {:>8}  {}\n", row.stage, row.submit,
-             row.payload_bytes, number_or_dash(row.gbps), number_or_dash(row.gbps_min),
-             number_or_dash(row.gbps_max), number_or_dash(row.mpps), row.puts,
-             row.validated ? "all validated" : "NOT VALID: nothing was moved");
+  for (; lines_printed_ < complete; ++lines_printed_) {
+    fmt::print("{}\n", ladder::text_line(lines[lines_printed_]));
+  }
   std::fflush(stdout);
+}
+
+void Report::print_verdict() const {
+  std::uint64_t puts = 0;
+  bool validated = true;
+  for (const ladder::Row& row : rows_) {
+    puts += row.puts;
+    validated &= row.validated;
+  }
+  if (validated) fmt::print("all {} payloads of the timed traffic validated\n", puts);
 }
 
 int Report::finish(const ladder::Outcome& outcome) {
   clear_progress();
+  if (format_ == Format::kMarkdown) {
+    fmt::print("{}", ladder::markdown_table(ladder::table_lines(rows_)));
+  } else if (!rows_.empty()) {
+    print_lines(true);
+    if (outcome.good()) print_verdict();
+  }
+  std::fflush(stdout);
   for (const std::string& s : outcome.sentences()) complain(s);
   return outcome.status();
 }

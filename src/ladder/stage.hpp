@@ -16,6 +16,27 @@ struct Stage {
   std::uint32_t batch;   // PUTs behind one doorbell
 };
 
+// By how much a stage was faster than the one before it in the published ladder: a ConnectX-7 and a
+// GPU, so it stands beside our gains and never in place of one. docs/STAGES.md has its source.
+struct PublishedGain {
+  std::string_view stage;
+  std::uint64_t payload_bytes;
+  std::string_view gain;
+};
+inline constexpr PublishedGain kPublishedGains[] = {
+    {"window", 4096, "+53.2 %"},       {"window", 65536, "+77.1 %"},
+    {"window", 1048576, "+36.6 %"},    {"independent", 4096, "+30.3 %"},
+    {"independent", 65536, "+5.74 %"}, {"independent", 1048576, "+5.73 %"},
+};
+
+// Empty where none was published.
+constexpr std::string_view published_gain(std::string_view stage, std::uint64_t payload_bytes) {
+  for (const PublishedGain& g : kPublishedGains) {
+    if (g.stage == stage && g.payload_bytes == payload_bytes) return g.gain;
+  }
+  return {};
+}
+
 // Which of a stage's QPs producer `p` uses.
 constexpr std::uint32_t qp_of_producer(std::uint32_t p, std::uint32_t qps) {
   return p % qps;
