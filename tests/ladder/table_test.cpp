@@ -84,5 +84,39 @@ TEST(Table, OfNoRowsIsEmpty) {
   EXPECT_EQ(markdown_table({}), "");
 }
 
+TEST(Table, StandsInTheDocumentsAsTheRecordedRowsGiveIt) {
+  const std::string root = PEAL_SOURCE_DIR;
+  const auto text_of = [&root](const std::string& name) {
+    std::ifstream file(root + name);
+    EXPECT_TRUE(file) << name;
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  };
+  std::istringstream file(text_of("/results/software.jsonl"));
+  std::vector<Row> rows;
+  for (std::string line; std::getline(file, line);) rows.push_back(parse_row(line));
+  // Every stage at every size with both submits, all validated.
+  EXPECT_EQ(rows.size(), std::size(kStages) * 3 * 2);
+  for (const Row& row : rows) {
+    EXPECT_TRUE(row.validated);
+    EXPECT_EQ(row.kind, "software");
+  }
+  const std::string table = markdown_table(table_lines(rows));
+  EXPECT_NE(text_of("/README.md").find(table), std::string::npos)
+      << "README.md must hold this table:\n"
+      << table;
+  // A line of docs/STAGES.md for each stage, with the change in the table's words.
+  const std::string stages = text_of("/docs/STAGES.md");
+  for (const Stage& stage : kStages) {
+    EXPECT_NE(stages.find("| " + std::string(stage.name) + " | " + std::string(stage.change)),
+              std::string::npos)
+        << stage.name;
+  }
+  for (const PublishedGain& gain : kPublishedGains) {
+    EXPECT_NE(stages.find(gain.gain), std::string::npos) << gain.gain;
+  }
+}
+
 }  // namespace
 }  // namespace peal::ladder
