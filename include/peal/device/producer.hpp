@@ -1,5 +1,5 @@
 // A producer: one thread that keeps a window of its PUTs in flight on a queue, oldest awaited
-// first.
+// first, and posts them in batches, each behind one doorbell.
 #pragma once
 
 #include <cstdint>
@@ -71,7 +71,7 @@ class Producer {
   // PUT. A PUT above the NIC's largest message goes alone, as peal::put does it. Blocks while the
   // window is full or the ring has no room, and for other publishers, at most the timeout each
   // time. Local buffers must stay unchanged until their PUTs are completed. On an error
-  // posted_puts() says how many were posted.
+  // posted_puts() says how many surely were posted.
   template <class Make>
   PEAL_HOST_DEVICE Status put_many(std::uint64_t n, Make make) {
     const std::uint64_t largest = queue_.handle().max_message_bytes;
@@ -105,7 +105,7 @@ class Producer {
 
   // Takes note of what has succeeded by now; waits for nothing. For after an error.
   PEAL_HOST_DEVICE void settle() {
-    while (in_flight_ != 0 && queue_.completions().try_wait(fifo_[oldest_].ticket) == Status::kOk) {
+    while (tickets_ != 0 && queue_.completions().try_wait(fifo_[oldest_].ticket) == Status::kOk) {
       pop();
     }
     if (tickets_ == 0 || fifo_[oldest_].puts == 1) return;
@@ -131,7 +131,7 @@ class Producer {
   }
 
   PEAL_HOST_DEVICE Status make_room(std::uint32_t puts) {
-    while (in_flight_ + puts > window_) {
+    while (puts > window_ - in_flight_) {
       const Status status = wait_oldest();
       if (status != Status::kOk) return status;
     }
