@@ -1,4 +1,4 @@
-// What a QP of the software ConnectX has done, and the faults it was told to commit.
+// What a QP of the software ConnectX has done.
 #pragma once
 
 #include <array>
@@ -22,20 +22,6 @@ struct QpCounters {
   // The NIC's own view of the ring, for a look from outside.
   std::uint64_t producer_index = 0;
   std::uint64_t consumer_index = 0;
-};
-
-enum class FaultKind : std::uint8_t {
-  kCorrupt,  // one bit of the payload is flipped on its way
-  kNoop,     // a success CQE without moving data
-  kCqe,      // an error CQE with syndrome `value`
-  kHold,     // after the next doorbell no WQE is consumed for `value` nanoseconds
-  kDelay,    // each CQE is written `value` nanoseconds late
-};
-
-struct Fault {
-  FaultKind kind = FaultKind::kCorrupt;
-  std::uint64_t value = 0;
-  std::uint64_t at = 0;  // the WQE, counted from the moment of arming; kCorrupt, kNoop, kCqe
 };
 
 }  // namespace peal::nic

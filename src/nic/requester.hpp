@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "link/link.hpp"
 #include "nic/check.hpp"
 #include "nic/counters.hpp"
+#include "nic/faults.hpp"
+#include "nic/record_check.hpp"
 #include "nic/tables.hpp"
 #include "peal/mlx5/doorbell.hpp"
 
@@ -60,22 +61,12 @@ class Requester {
 
   void arm(std::uint32_t qp_index, const std::vector<Fault>& faults) {
     Queue& s = *queues_[qp_index];
-    s.faults.clear();
-    s.delay_ns = 0;
-    for (const Fault& f : faults) {
-      s.faults.push_back({f, s.posted + f.at, false});
-      if (f.kind == FaultKind::kDelay) {
-        s.delay_ns = f.value;
-        s.faults.back().reached = true;
-      }
-    }
+    s.faults.arm(faults, s.posted);
   }
 
   // How many armed faults have not happened.
   std::uint32_t unreached(std::uint32_t qp_index) const {
-    std::uint32_t n = 0;
-    for (const ArmedFault& f : queues_[qp_index]->faults) n += f.reached ? 0 : 1;
-    return n;
+    return queues_[qp_index]->faults.unreached();
   }
 
   QpCounters counters(std::uint32_t qp_index) const {
@@ -116,9 +107,7 @@ class Requester {
     for (const std::uint32_t i : active_) {
       QpEntry& qp = tables_.qps[i];
       Queue& s = *queues_[i];
-      if (qp.state == QpState::kRts && now_ns >= s.next_record_check_ns) {
-        check_record(qp, s, now_ns);
-      }
+      if (qp.state == QpState::kRts && s.record_check.due(now_ns)) check_record(qp, s, now_ns);
       if (qp.answer_timeout_ns() != 0) check_answer(qp, s, now_ns);
       if (qp.state == QpState::kRts) worked |= fetch_and_send(qp, s, now_ns);
       if (qp.state == QpState::kError) stop_sending(qp, s);
@@ -181,12 +170,6 @@ class Requester {
     std::uint64_t done_at_ns = 0;
   };
 
-  struct ArmedFault {
-    Fault fault;
-    std::uint64_t index = 0;
-    bool reached = false;
-  };
-
   struct Queue {
     std::uint64_t posted = 0;   // announced by the client
     std::uint64_t fetched = 0;  // taken from the ring
@@ -203,15 +186,9 @@ class Requester {
     Psn next_psn;
     Psn oldest_psn;
     std::uint64_t answered_ns = 0;  // the last time an answer came
-    std::vector<ArmedFault> faults;
-    std::uint64_t delay_ns = 0;
-    std::uint64_t hold_until_ns = 0;
-    std::vector<std::unique_ptr<std::byte[]>> corrupted;  // payloads on their way, flipped
+    ArmedFaults faults;
+    RecordCheck record_check;
     QpCounters counters;
-    // The record is compared with the doorbells only now and then.
-    std::uint64_t next_record_check_ns = 0;
-    std::uint64_t posted_at_check = 0;
-    std::uint16_t record_at_check = 0;
 
     std::uint64_t mask() const { return outstanding.size() - 1; }
     Outstanding& newest() { return outstanding[(tail - 1) & mask()]; }
@@ -276,21 +253,19 @@ class Requester {
                 kVendorRetryExceeded, now_ns);
   }
 
-  // A record that lags behind its doorbell, or runs ahead of it, for a whole grace period belongs
-  // to a client that hardware would lose. The first ends the QP; the second starts no work, ever.
+  // A doorbell that no record follows ends the QP; a record that no doorbell follows starts no
+  // work, ever.
   void check_record(QpEntry& qp, Queue& s, std::uint64_t now_ns) {
-    s.next_record_check_ns = now_ns + options_.record_grace_ns;
     const std::uint16_t record = mlx5::decode_dbrec(M::load_dbrec_acquire(qp.dbrec));  // MO-1
-    const bool settled = record == s.record_at_check && s.posted == s.posted_at_check;
-    s.record_at_check = record;
-    s.posted_at_check = s.posted;
-    const auto ahead = static_cast<std::int16_t>(record - static_cast<std::uint16_t>(s.posted));
-    if (!settled || ahead == 0) return;
-    if (ahead > 0) {
-      refuse(s, Refusal::kRecordWithoutDoorbell);
-    } else {
-      refuse(s, Refusal::kDoorbellWithoutRecord);
-      qp.state = QpState::kError;
+    switch (s.record_check.look(record, s.posted, now_ns, options_.record_grace_ns)) {
+      case RecordCheck::Verdict::kAgree: break;
+      case RecordCheck::Verdict::kRecordWithoutDoorbell:
+        refuse(s, Refusal::kRecordWithoutDoorbell);
+        break;
+      case RecordCheck::Verdict::kDoorbellWithoutRecord:
+        refuse(s, Refusal::kDoorbellWithoutRecord);
+        qp.state = QpState::kError;
+        break;
     }
   }
 
@@ -307,21 +282,12 @@ class Requester {
         worked = true;
         continue;
       }
-      if (s.failing || s.fetched == s.posted || held(s, now_ns)) return worked;
+      if (s.failing || s.fetched == s.posted || s.faults.held(now_ns)) return worked;
       if (s.next_psn.since(s.oldest_psn) >= kMaxPacketsInFlight) return worked;
       fetch(qp, s, now_ns);
       worked = true;
     }
     return worked;
-  }
-
-  bool held(Queue& s, std::uint64_t now_ns) {
-    for (ArmedFault& f : s.faults) {
-      if (f.fault.kind != FaultKind::kHold || f.reached) continue;
-      f.reached = true;
-      s.hold_until_ns = now_ns + f.fault.value;
-    }
-    return now_ns < s.hold_until_ns;
   }
 
   void fetch(QpEntry& qp, Queue& s, std::uint64_t now_ns) {
@@ -344,7 +310,7 @@ class Requester {
         ++s.counters.writes;
       }
     }
-    const bool moves = commit_faults(s, index, &r) && !is_noop && !options_.null_payload;
+    const bool moves = s.faults.commit(index, &r) && !is_noop && !options_.null_payload;
     if (r.refusal != Refusal::kNone) {
       fail(s, o, r.refusal, r.syndrome, r.vendor_syndrome, now_ns);
     } else if (!moves) {
@@ -357,37 +323,6 @@ class Requester {
       s.current_sent = 0;
       s.sending = true;
     }
-  }
-
-  // Applies the faults armed for this WQE. False when it must not move data.
-  bool commit_faults(Queue& s, std::uint64_t index, CheckResult* r) {
-    bool moves = true;
-    for (ArmedFault& f : s.faults) {
-      if (f.reached || f.index != index) continue;
-      switch (f.fault.kind) {
-        case FaultKind::kCorrupt:
-          if (r->refusal != Refusal::kNone || r->move.bytes == 0) break;
-          s.corrupted.push_back(std::make_unique<std::byte[]>(r->move.bytes));
-          std::memcpy(s.corrupted.back().get(), r->move.source, r->move.bytes);
-          s.corrupted.back()[r->move.bytes / 2] ^= std::byte{0x01};
-          r->move.source = s.corrupted.back().get();
-          f.reached = true;
-          break;
-        case FaultKind::kNoop:
-          moves = false;
-          f.reached = true;
-          break;
-        case FaultKind::kCqe:
-          r->refusal = Refusal::kInjected;
-          r->syndrome = static_cast<mlx5::Syndrome>(f.fault.value);
-          r->vendor_syndrome = 0;
-          f.reached = true;
-          break;
-        case FaultKind::kHold:
-        case FaultKind::kDelay: break;
-      }
-    }
-    return moves;
   }
 
   bool send_segment(const QpEntry& qp, Queue& s, std::uint64_t now_ns) {
@@ -430,7 +365,7 @@ class Requester {
 
   void finish(Queue& s, Outstanding& o, std::uint64_t now_ns) {
     o.phase = Phase::kDone;
-    o.done_at_ns = now_ns + s.delay_ns;
+    o.done_at_ns = now_ns + s.faults.delay_ns();
   }
 
   void fail(Queue& s, Outstanding& o, Refusal why, mlx5::Syndrome syndrome, std::uint8_t vendor,

@@ -1,0 +1,112 @@
+// The faults that a QP was told to commit, and which of them have happened. Knows WQEs by their
+// index only; a requester asks it at each of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "nic/check.hpp"
+
+namespace peal::nic {
+
+enum class FaultKind : std::uint8_t {
+  kCorrupt,  // one bit of the payload is flipped on its way
+  kNoop,     // a success CQE without moving data
+  kCqe,      // an error CQE with syndrome `value`
+  kHold,     // after the next doorbell no WQE is consumed for `value` nanoseconds
+  kDelay,    // each CQE is written `value` nanoseconds late
+};
+
+struct Fault {
+  FaultKind kind = FaultKind::kCorrupt;
+  std::uint64_t value = 0;
+  std::uint64_t at = 0;  // the WQE, counted from the moment of arming; kCorrupt, kNoop, kCqe
+};
+
+class ArmedFaults {
+ public:
+  // In place of those before; `next_index` is that of the WQE that `at` counts from.
+  void arm(const std::vector<Fault>& faults, std::uint64_t next_index) {
+    armed_.clear();
+    delay_ns_ = 0;
+    for (const Fault& f : faults) {
+      const bool is_delay = f.kind == FaultKind::kDelay;
+      if (is_delay) delay_ns_ = f.value;
+      armed_.push_back({f, next_index + f.at, is_delay});
+    }
+  }
+
+  // How many have not happened.
+  std::uint32_t unreached() const {
+    std::uint32_t n = 0;
+    for (const Armed& f : armed_) n += f.reached ? 0 : 1;
+    return n;
+  }
+
+  std::uint64_t delay_ns() const { return delay_ns_; }
+
+  // To be asked when a WQE could be consumed: the first time starts the hold.
+  bool held(std::uint64_t now_ns) {
+    for (Armed& f : armed_) {
+      if (f.fault.kind != FaultKind::kHold || f.reached) continue;
+      f.reached = true;
+      hold_until_ns_ = now_ns + f.fault.value;
+    }
+    return now_ns < hold_until_ns_;
+  }
+
+  // Applies what was armed for the WQE `index` to what checking it has said. False when it must not
+  // move data.
+  bool commit(std::uint64_t index, CheckResult* r) {
+    bool moves = true;
+    for (Armed& f : armed_) {
+      if (f.reached || f.index != index) continue;
+      switch (f.fault.kind) {
+        case FaultKind::kCorrupt:
+          if (r->refusal != Refusal::kNone || r->move.bytes == 0) break;
+          r->move.source = flipped(r->move);
+          f.reached = true;
+          break;
+        case FaultKind::kNoop:
+          moves = false;
+          f.reached = true;
+          break;
+        case FaultKind::kCqe:
+          r->refusal = Refusal::kInjected;
+          r->syndrome = static_cast<mlx5::Syndrome>(f.fault.value);
+          r->vendor_syndrome = 0;
+          f.reached = true;
+          break;
+        case FaultKind::kHold:
+        case FaultKind::kDelay: break;
+      }
+    }
+    return moves;
+  }
+
+ private:
+  struct Armed {
+    Fault fault;
+    std::uint64_t index = 0;
+    bool reached = false;
+  };
+
+  // A copy with one bit wrong, kept as long as the QP: segments refer to it.
+  const std::byte* flipped(const Move& move) {
+    corrupted_.push_back(std::make_unique<std::byte[]>(move.bytes));
+    std::byte* copy = corrupted_.back().get();
+    std::memcpy(copy, move.source, move.bytes);
+    copy[move.bytes / 2] ^= std::byte{0x01};
+    return copy;
+  }
+
+  std::vector<Armed> armed_;
+  std::uint64_t delay_ns_ = 0;
+  std::uint64_t hold_until_ns_ = 0;
+  std::vector<std::unique_ptr<std::byte[]>> corrupted_;
+};
+
+}  // namespace peal::nic
