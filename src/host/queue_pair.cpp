@@ -91,7 +91,8 @@ QueuePair::Impl::~Impl() {
   if (cq_object != nullptr) verbs().devx_obj_destroy(cq_object);
   uar.reset();
   for (Ring* ring : {&sq, &cq, &dbrec}) {
-    if (ring->umem != nullptr) verbs().devx_umem_dereg(ring->umem);
+    // What the device did not let go of it may still reach: better lost than used by somebody else.
+    if (ring->umem != nullptr && verbs().devx_umem_dereg(ring->umem) != 0) continue;
     if (ring->memory != nullptr) memory.release(ring->memory, ring->bytes);
   }
   if (marks != nullptr) memory.release(marks, options.depth * sizeof(std::uint64_t));
