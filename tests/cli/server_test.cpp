@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -246,6 +248,37 @@ TEST(PealServer, KeepsNoDescriptorAndNoThreadOfAClient) {
   EXPECT_EQ(entries_of(server.process().pid(), "task"), threads);
   server.process().signal(SIGTERM);
   EXPECT_EQ(server.end().status, 3);
+}
+
+// Pages that the process holds, as the kernel counts them.
+std::uint64_t resident_pages(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
+  std::uint64_t total = 0;
+  std::uint64_t resident = 0;
+  file >> total >> resident;
+  return resident;
+}
+
+TEST(PealServer, GrowsByNothingWithEachClient) {
+  if (command_has_sanitizer()) GTEST_SKIP() << "a sanitizer keeps what was freed";
+  Server server(Arguments{});
+  const auto serve = [&server](std::uint64_t clients) {
+    for (std::uint64_t i = 0; i < clients; ++i) {
+      const Ended e = run_client(server.port(),
+                                 "--stages batch --size 4096 --iters 64 --repeat 1 --submit peal");
+      ASSERT_EQ(e.status, 0) << i << " " << e.err;
+    }
+  };
+  serve(15);  // until the allocator has what it will ever need
+  const std::uint64_t before = resident_pages(server.process().pid());
+  const std::uint64_t more = std::max<std::uint64_t>(60, scaled(60));
+  serve(more);
+  const std::uint64_t after = resident_pages(server.process().pid());
+  EXPECT_GT(before, 0u);
+  // Each client brings 256 KiB and its queues: one page each would be a leak.
+  EXPECT_LT(after, before + more) << "from " << before << " pages";
+  server.process().signal(SIGTERM);
+  EXPECT_EQ(server.end().status, 0);
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "peal/host/queue_pair.hpp"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "host/host_fixture.hpp"
+#include "mlx5/layout.hpp"
 #include "peal/mlx5/doorbell.hpp"
 
 namespace peal {
@@ -157,6 +161,63 @@ TEST(QueuePair, StartsAtAnotherPsnEachTimeAlsoWhenItsNumberIsReused) {
   QueuePair first = QueuePair::create(context, {.depth = 1});
   const QueuePair second = QueuePair::create(context, {.depth = 1});
   EXPECT_NE(first.address().qpn, second.address().qpn);
+}
+
+// Notes what the commands ask for.
+struct NotingVerbs : ForwardingVerbs {
+  using ForwardingVerbs::ForwardingVerbs;
+  std::vector<std::vector<std::byte>> asked;
+
+  void note(const void* in, std::size_t bytes) {
+    const auto* from = static_cast<const std::byte*>(in);
+    asked.emplace_back(from, from + bytes);
+  }
+  mlx5dv_devx_obj* devx_obj_create(ibv_context* c, const void* in, std::size_t in_bytes, void* out,
+                                   std::size_t out_bytes) override {
+    note(in, in_bytes);
+    return ForwardingVerbs::devx_obj_create(c, in, in_bytes, out, out_bytes);
+  }
+  int devx_obj_modify(mlx5dv_devx_obj* o, const void* in, std::size_t in_bytes, void* out,
+                      std::size_t out_bytes) override {
+    note(in, in_bytes);
+    namespace devx = mlx5::devx;
+    // The one thing that is random.
+    if (devx::get(asked.back().data(), devx::header::opcode) ==
+        static_cast<std::uint64_t>(devx::CommandOpcode::kRtr2RtsQp)) {
+      devx::set(asked.back().data(), devx::within(devx::modify_qp::qpc, devx::qpc::next_send_psn),
+                0);
+    }
+    return ForwardingVerbs::devx_obj_modify(o, in, in_bytes, out, out_bytes);
+  }
+};
+
+[[gnu::noinline]] void leave_on_stack(int byte) {
+  volatile char below[65536];
+  for (volatile char& c : below) c = static_cast<char>(byte);
+}
+
+// No field is whatever the stack or the heap held before.
+TEST(QueuePair, AsksForTheSameWhateverItsMemoryHeldBefore) {
+  std::vector<std::vector<std::vector<std::byte>>> runs;
+  for (const int byte : {0x00, 0xff, 0xa5}) {
+    HostFixture host;
+    Provider provider = host.provider();
+    const auto verbs = std::make_shared<NotingVerbs>(provider.verbs);
+    provider.verbs = verbs;
+    const Context context = Context::open(provider);
+    mallopt(M_PERTURB, byte);
+    leave_on_stack(byte);
+    QueuePair qp = QueuePair::create(context, {.depth = 4});
+    leave_on_stack(byte);
+    qp.connect({Qpn(77), Psn(1), 1, 4096});
+    leave_on_stack(byte);
+    qp.to_error();
+    mallopt(M_PERTURB, 0);
+    runs.push_back(verbs->asked);
+  }
+  EXPECT_EQ(runs[0].size(), 6u);  // CQ, QP, three transitions, the way to error
+  EXPECT_TRUE(runs[1] == runs[0]);
+  EXPECT_TRUE(runs[2] == runs[0]);
 }
 
 TEST(QueuePair, MovesAndIsDestroyedOnce) {

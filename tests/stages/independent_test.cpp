@@ -130,6 +130,43 @@ TEST(IndependentStage, GoesOnWhileAnotherQueueIsHeld) {
   ASSERT_EQ(held.flush(), Status::kOk);
 }
 
+// More queues than a tool is known to take.
+TEST(IndependentStage, PlacesEveryPayloadOnMoreThan1025Qps) {
+  constexpr std::uint32_t kQps = 1026;
+  constexpr std::uint64_t kPuts = 10;
+  for (const NicHandler handler : {NicHandler::kDirect, NicHandler::kProxy}) {
+    FabricOptions options;
+    options.depth = 4;
+    options.qps = kQps;
+    options.memory_bytes = kQps * kPuts * 8;
+    options.handler = handler;
+    ManualFabric fabric(options);
+    fabric.fill_source(1026);
+    std::vector<std::vector<InFlight>> fifos(kQps, std::vector<InFlight>(4));
+    std::vector<std::unique_ptr<Producer<ManualMemory, Sharing::kDevice>>> producers;
+    ProducerOptions how;
+    how.window = 4;
+    how.batch = 2;
+    for (std::uint32_t p = 0; p < kQps; ++p) {
+      producers.push_back(std::make_unique<Producer<ManualMemory, Sharing::kDevice>>(
+          fabric.sender_qps[p].handle(), how, fifos[p].data()));
+    }
+    for (std::uint64_t turn = 0; turn < kPuts; turn += 2) {
+      for (std::uint32_t p = 0; p < kQps; ++p) {
+        const std::uint64_t at = (p * kPuts + turn) * 8;
+        ASSERT_EQ(producers[p]->put_many(
+                      2, [&](std::uint64_t i) { return fabric.put(at + i * 8, at + i * 8, 8); }),
+                  Status::kOk);
+      }
+    }
+    for (std::uint32_t p = 0; p < kQps; ++p) {
+      ASSERT_EQ(producers[p]->flush(), Status::kOk);
+      EXPECT_EQ(fabric.counters(p).writes, kPuts);
+    }
+    EXPECT_TRUE(fabric.destination == fabric.source);
+  }
+}
+
 TEST(IndependentStageOptions, HaveTheSameSlotsInTotalByDefault) {
   LadderArguments a;
   const LadderOptions all = ladder::make_options(a);

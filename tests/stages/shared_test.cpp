@@ -12,6 +12,7 @@
 
 #include "peal/device/producer.hpp"
 #include "support/loop_queue.hpp"
+#include "support/manual_fabric.hpp"
 #include "support/scale.hpp"
 #include "support/threads_fabric.hpp"
 
@@ -129,6 +130,39 @@ TEST(SharedStage, APutGoesOnWhileAnotherProducerWaitsForItsOwn) {
   }
 }
 
+// As above with somebody else to ring: the NIC holds what A waits for, and B's PUTs are rung.
+TEST(SharedStage, APutGoesOnWhileAnotherProducerWaitsWhoeverRings) {
+  for (const NicHandler handler : {NicHandler::kDirect, NicHandler::kProxy}) {
+    for (const SubmitOptions& submit : kSubmits) {
+      test::FabricOptions options;
+      options.handler = handler;
+      test::ManualFabric fabric(options);
+      fabric.arm({{nic::FaultKind::kHold, 100'000, 0}});
+      const QueueHandle handle = fabric.sender_qps[0].handle();
+      Seat<Manual> a(handle, sharing_with(2, submit));
+      Seat<Manual> b(handle, sharing_with(2, submit));
+      std::uint64_t posted_by_b = 0;
+      ManualMemory::hooks().on_pause = [&] {
+        fabric.step();
+        if (posted_by_b == 20) return;
+        const auto outer = std::move(ManualMemory::hooks().on_pause);
+        ManualMemory::hooks().on_pause = [] { FAIL() << "it waited behind another's ticket"; };
+        ++posted_by_b;
+        ASSERT_EQ(b.producer.put(fabric.put(8 * posted_by_b, 8 * posted_by_b, 8)), Status::kOk);
+        ManualMemory::hooks().on_pause = outer;
+      };
+      ASSERT_EQ(a.producer.put(fabric.put(0, 0, 8)), Status::kOk);
+      ASSERT_EQ(a.producer.flush(), Status::kOk);
+      EXPECT_EQ(posted_by_b, 20u);
+      EXPECT_GE(ManualMemory::now_ns(), 100'000u) << "nothing was held";
+      fabric.release();
+      ASSERT_EQ(b.producer.flush(), Status::kOk);
+      EXPECT_EQ(fabric.counters().writes, 21u);
+      EXPECT_EQ(handle.proxy != nullptr, handler == NicHandler::kProxy);
+    }
+  }
+}
+
 // Each way out of a call leaves the queue to the others.
 TEST(SharedStage, APutGoesOnAfterAnotherProducerLeftEarly) {
   for (const SubmitOptions& submit : kSubmits) {
@@ -179,15 +213,17 @@ struct Run {
   std::uint32_t window = 64;  // of each
   std::uint32_t batch = 8;
   std::uint64_t puts = 1000;  // of each
+  NicHandler handler = NicHandler::kDirect;
 };
 
 // Every producer's PUTs land, whatever the shape.
 void expect_all_placed(const Run& run, SubmitOptions submit) {
   SCOPED_TRACE(std::string(publish_order_name(submit.publish)) + ", " +
                std::to_string(run.producers) + " producers, depth " + std::to_string(run.depth) +
-               ", window " + std::to_string(run.window) + ", batch " + std::to_string(run.batch));
+               ", window " + std::to_string(run.window) + ", batch " + std::to_string(run.batch) +
+               ", " + nic_handler_name(run.handler));
   const std::uint64_t total = run.producers * run.puts;
-  ThreadsFabric fabric({.depth = run.depth, .memory_bytes = total * 8});
+  ThreadsFabric fabric({.depth = run.depth, .memory_bytes = total * 8, .handler = run.handler});
   for (std::uint64_t i = 0; i < total; ++i) {
     const std::uint64_t stamp = ~(i * 0x9e3779b97f4a7c15u);
     std::memcpy(&fabric.source[i * 8], &stamp, 8);
@@ -239,6 +275,72 @@ TEST(SharedStage, EveryOneOfManyThreadsOnASmallRingFinishes) {
   for (const SubmitOptions& submit : kSubmits) {
     expect_all_placed({.producers = 256, .depth = 64, .window = 1, .batch = 1, .puts = scaled(40)},
                       submit);
+  }
+}
+
+// Very many producers, hardly any room, and a thread between them and the NIC.
+TEST(SharedStage, EveryOneOfManyThreadsFinishesUnderAProxy) {
+  for (const SubmitOptions& submit : kSubmits) {
+    expect_all_placed({.producers = 256,
+                       .depth = 4,
+                       .window = 9,
+                       .batch = 4,
+                       .puts = scaled(12),
+                       .handler = NicHandler::kProxy},
+                      submit);
+    expect_all_placed({.producers = 8,
+                       .depth = 8,
+                       .window = 64,
+                       .batch = 64,
+                       .puts = scaled(300),
+                       .handler = NicHandler::kProxy},
+                      submit);
+  }
+}
+
+// ---- Seen by others -----------------------------------------------------------------------------
+
+// Somebody who only looks: what counts as completed has been rung for, and its payload is there.
+TEST(SharedStage, CountsNothingAsCompletedThatHasNotBeenRungForAndPlaced) {
+  for (const NicHandler handler : {NicHandler::kDirect, NicHandler::kProxy}) {
+    SCOPED_TRACE(nic_handler_name(handler));
+    const std::uint64_t puts = scaled(20'000);
+    ThreadsFabric fabric({.depth = 8, .memory_bytes = puts * 8, .handler = handler});
+    std::fill(fabric.source.begin(), fabric.source.end(), std::byte{0x5a});
+    const QueueHandle handle = fabric.sender_qp.handle();
+    std::atomic<bool> ended{false};
+    std::uint64_t looked_at = 0;
+    std::uint64_t ahead = 0;
+    std::uint64_t absent = 0;
+    std::thread looker([&] {
+      std::uint64_t seen = 0;
+      for (bool last = false; !last; std::this_thread::yield()) {
+        last = ended.load();
+        const std::uint64_t completed =
+            CpuMemory::load_completed_acquire(&handle.state->completed, FenceScope::kSystem);
+        if (CpuMemory::load_relaxed(&handle.state->rung) < completed) ++ahead;
+        if (handle.proxy != nullptr &&
+            CpuMemory::load_proxy_pi_acquire(&handle.proxy->pi) < completed) {
+          ++ahead;
+        }
+        for (; seen < completed; ++seen) {
+          if (fabric.destination[seen * 8 + 7] != std::byte{0x5a}) ++absent;
+        }
+      }
+      looked_at = seen;
+    });
+    ProducerOptions options = sharing_with(1, kSubmits[1], 8, 3);
+    options.timeout_ns = kHangGuardNs;
+    Seat<Producer<CpuMemory, Sharing::kDevice>> seat(handle, options);
+    EXPECT_EQ(
+        seat.producer.put_many(puts, [&](std::uint64_t i) { return fabric.put(i * 8, i * 8, 8); }),
+        Status::kOk);
+    EXPECT_EQ(seat.producer.flush(), Status::kOk);
+    ended.store(true);
+    looker.join();
+    EXPECT_EQ(looked_at, puts);
+    EXPECT_EQ(ahead, 0u);
+    EXPECT_EQ(absent, 0u);
   }
 }
 
