@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "ladder/stage.hpp"
 
@@ -11,6 +13,7 @@ namespace {
 
 // Below this a rate in PUTs says more than one in bits.
 constexpr std::uint64_t kSmallBytes = 512;
+constexpr std::string_view kNotValid = "NOT VALID: nothing was moved";
 
 std::string change_of(const std::string& stage) {
   const auto* found = std::find_if(std::begin(kStages), std::end(kStages),
@@ -47,6 +50,24 @@ std::optional<double> gain_over(const TableCell* above, const TableCell& cell) {
   return *cell.mpps / *above->mpps - 1;
 }
 
+// A cell in every line for every submit, so that no column holds what belongs under another: the
+// last line of a run that failed lacks one.
+void fill_columns(std::vector<TableLine>* lines) {
+  TableLine columns;
+  for (const TableLine& line : *lines) {
+    for (const TableCell& c : line.cells) {
+      if (cell_of(columns, c.submit) == nullptr) columns.cells.push_back({c.submit, {}, {}, {}});
+    }
+  }
+  for (TableLine& line : *lines) {
+    std::vector<TableCell> cells = columns.cells;
+    for (TableCell& c : cells) {
+      if (const TableCell* own = cell_of(line, c.submit)) c = *own;
+    }
+    line.cells = std::move(cells);
+  }
+}
+
 }  // namespace
 
 std::vector<TableLine> table_lines(std::span<const Row> rows) {
@@ -72,6 +93,7 @@ std::vector<TableLine> table_lines(std::span<const Row> rows) {
     line.validated &= row.validated;
     line.cells.push_back(cell);
   }
+  fill_columns(&lines);
   return lines;
 }
 
@@ -89,7 +111,7 @@ std::string text_line(const TableLine& line) {
     text += fmt::format("{:>21} {:>10}", rate_text(line, c), gain_text(c));
   }
   text += fmt::format("{:>16}  {}", or_dash(line.published_gain), line.change);
-  return line.validated ? text : text + "  NOT VALID: nothing was moved";
+  return line.validated ? text : text + fmt::format("  {}", kNotValid);
 }
 
 std::string markdown_table(std::span<const TableLine> lines) {
@@ -102,7 +124,8 @@ std::string markdown_table(std::span<const TableLine> lines) {
   }
   std::string text = heading + " published gain |\n" + rule + "---:|\n";
   for (const TableLine& line : lines) {
-    text += fmt::format("| {} | {} | {} |", line.bytes, line.stage, line.change);
+    text += fmt::format("| {} | {} | {} |", line.bytes, line.stage,
+                        line.validated ? line.change : fmt::format("**{}**", kNotValid));
     for (const TableCell& c : line.cells) {
       text += fmt::format(" {} | {} |", rate_text(line, c), gain_text(c));
     }

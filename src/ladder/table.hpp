@@ -30,7 +30,8 @@ struct TableLine {
   std::string published_gain;  // empty where none was published
 };
 
-// Rows in the order in which the ladder ran them: those of one size and stage make a line.
+// Rows in the order in which the ladder ran them: those of one size and stage make a line. Every
+// line has the same submits in the same order, if with a cell of nothing.
 std::vector<TableLine> table_lines(std::span<const Row> rows);
 
 // Without an end of line. The heading names the submits of its line.

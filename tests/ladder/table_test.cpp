@@ -71,6 +71,24 @@ TEST(Table, GivesSmallPayloadsAndANullNicInPuts) {
   const auto nothing = table_lines(std::vector<Row>{null});
   EXPECT_NE(text_line(nothing[0]).find("2 Mpps"), std::string::npos);
   EXPECT_NE(text_line(nothing[0]).find("NOT VALID: nothing was moved"), std::string::npos);
+  EXPECT_EQ(markdown_table(nothing).substr(markdown_table(nothing).rfind("| 4096")),
+            "| 4096 | batch | **NOT VALID: nothing was moved** | 2 Mpps | - | - |\n");
+}
+
+// The second submit of the last stage failed.
+TEST(Table, KeepsEveryColumnWhenALineLacksASubmit) {
+  std::vector<Row> rows = four_rows();
+  rows.pop_back();
+  const auto lines = table_lines(rows);
+  ASSERT_EQ(lines.size(), 2u);
+  ASSERT_EQ(lines[1].cells.size(), 2u);
+  EXPECT_EQ(lines[1].cells[1].submit, "peal");
+  EXPECT_EQ(text_line(lines[1]).size() - lines[1].change.size(),
+            text_line(lines[0]).size() - lines[0].change.size());
+  const std::string markdown = markdown_table(lines);
+  EXPECT_EQ(markdown.substr(markdown.rfind("| 4096")),
+            "| 4096 | window | a window of PUTs in flight, the oldest awaited first | 24.58 Gbps | "
+            "+50.0 % | - | - | +53.2 % |\n");
 }
 
 TEST(Table, KeepsRepeatedRowsApart) {
