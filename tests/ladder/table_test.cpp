@@ -91,6 +91,51 @@ TEST(Table, KeepsEveryColumnWhenALineLacksASubmit) {
             "+50.0 % | - | - | +53.2 % |\n");
 }
 
+TEST(Table, SaysGbpsFrom512BytesOn) {
+  const auto lines = table_lines(
+      std::vector<Row>{row_of("serial", 511, "peal", 1), row_of("serial", 512, "peal", 1)});
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_NE(text_line(lines[0]).find("1 Mpps"), std::string::npos);
+  EXPECT_NE(text_line(lines[1]).find("4.096 Gbps"), std::string::npos);
+}
+
+// Submits that differ do not make one line of two stages or of two sizes.
+TEST(Table, KeepsStagesAndSizesApartWhateverTheSubmits) {
+  const auto lines = table_lines(std::vector<Row>{row_of("serial", 8, "original", 1),
+                                                  row_of("window", 8, "peal", 2),
+                                                  row_of("window", 64, "original", 3)});
+  ASSERT_EQ(lines.size(), 3u);
+  for (const TableLine& line : lines) {
+    for (const TableCell& c : line.cells) EXPECT_FALSE(c.gain);
+  }
+}
+
+TEST(Table, IsNotValidWhenOneOfItsSubmitsIsNot) {
+  for (const bool first : {true, false}) {
+    std::vector<Row> rows = four_rows();
+    rows[first ? 0 : 1].validated = false;
+    const auto lines = table_lines(rows);
+    EXPECT_FALSE(lines[0].validated);
+    EXPECT_TRUE(lines[1].validated);
+  }
+}
+
+TEST(Table, HasNoGainOverNothing) {
+  std::vector<Row> rows = four_rows();
+  rows[0].mpps = 0;
+  rows[1].mpps.reset();
+  const auto lines = table_lines(rows);
+  ASSERT_EQ(lines.size(), 2u);
+  for (const TableCell& c : lines[1].cells) EXPECT_FALSE(c.gain) << c.submit;
+}
+
+TEST(Table, HasAPublishedGainOnlyWhereOneWasPublished) {
+  EXPECT_EQ(published_gain("window", 4096), "+53.2 %");
+  EXPECT_EQ(published_gain("window", 65536), "+77.1 %");
+  EXPECT_EQ(published_gain("window", 64), "");
+  EXPECT_EQ(published_gain("batch", 4096), "");
+}
+
 TEST(Table, KeepsRepeatedRowsApart) {
   const auto lines =
       table_lines(std::vector<Row>{row_of("serial", 8, "peal", 1), row_of("serial", 8, "peal", 2)});

@@ -214,6 +214,21 @@ TEST(BatchStage, PostsAPutOfManyChunksAloneAndInOrder) {
   EXPECT_EQ(producer.completed_puts(), 10u);
 }
 
+TEST(BatchStage, PutsPutsOfTheLargestMessageInABatch) {
+  LoopQueue loop(32);
+  loop.max_message_bytes = 100;
+  std::vector<InFlight> fifo(32);
+  Recording producer(loop.handle(), with(32, 8, kSubmits[3]), fifo.data());
+  const auto make = [](std::uint64_t i) {
+    Put p = nth_put(i);
+    p.bytes = 100;
+    return p;
+  };
+  ASSERT_EQ(producer.put_many(16, make), Status::kOk);
+  EXPECT_EQ(counted().doorbells, 2u);
+  EXPECT_EQ(producer.posted_wqes(), 16u);
+}
+
 // ---- Ends
 // ------------------------------------------------------------------------------------------
 
@@ -224,7 +239,9 @@ TEST(BatchStageDeadline, InsideReserveLeavesNoHole) {
   options.timeout_ns = 50'000;
   std::vector<InFlight> fifo(100);
   Recording producer(loop.handle(), options, fifo.data());
+  const std::uint64_t start_ns = ManualMemory::now_ns();
   EXPECT_EQ(producer.put_many(40, nth_put), Status::kDeadline);
+  EXPECT_LE(ManualMemory::now_ns() - start_ns, 70'000u);
   EXPECT_EQ(producer.posted_puts(), 16u);
   EXPECT_EQ(loop.state().reserved, 16u);
   EXPECT_EQ(loop.state().rung, 16u);
@@ -235,6 +252,42 @@ TEST(BatchStageDeadline, InsideReserveLeavesNoHole) {
   EXPECT_EQ(producer.flush(), Status::kOk);
   EXPECT_EQ(producer.completed_puts(), 40u);
   EXPECT_EQ(loop.done(), 40u);
+}
+
+// Every wait inside a call is the producer's own, not the default one.
+TEST(BatchStageDeadline, IsThatOfTheProducerWhereverItWaits) {
+  ProducerOptions options = with(8, 4);
+  options.timeout_ns = 50'000;
+  const auto ends_in_time = [](auto&& post) {
+    const std::uint64_t start_ns = ManualMemory::now_ns();
+    EXPECT_EQ(post(), Status::kDeadline);
+    EXPECT_GE(ManualMemory::now_ns() - start_ns, 50'000u);
+    EXPECT_LE(ManualMemory::now_ns() - start_ns, 70'000u);
+  };
+  {
+    // For a publisher before it.
+    LoopQueue loop(16);
+    loop.per_pause = 0;
+    SendQueue<ManualMemory, Sharing::kDevice> silent(loop.handle());
+    Reservation never_published;
+    ASSERT_EQ(silent.reserve(1, &never_published), Status::kOk);
+    std::vector<InFlight> fifo(8);
+    Manual producer(loop.handle(), options, fifo.data());
+    ends_in_time([&] { return producer.put_many(4, nth_put); });
+    EXPECT_EQ(producer.posted_puts(), 0u);
+    EXPECT_EQ(producer.posted_wqes(), 0u);
+  }
+  {
+    // For room for a PUT of several WQEs.
+    LoopQueue loop(2);
+    loop.per_pause = 0;
+    loop.max_message_bytes = 100;
+    std::vector<InFlight> fifo(8);
+    Manual producer(loop.handle(), options, fifo.data());
+    ASSERT_EQ(producer.put({0x10000, Lkey(1), 0x90000, Rkey(2), 200}), Status::kOk);
+    ends_in_time([&] { return producer.put({0x10000, Lkey(1), 0x90000, Rkey(2), 200}); });
+    EXPECT_EQ(producer.posted_puts(), 1u);
+  }
 }
 
 TEST(BatchStageError, CountsWholeBatchesBeforeTheOneThatFailed) {

@@ -287,6 +287,21 @@ TEST(WindowStageLatency, RunsFromPostingUntilTheCompletionWasSeen) {
   EXPECT_EQ(latencies.all, (std::vector<std::uint64_t>{2000, 2100, 500}));
 }
 
+// The wait for a slot belongs to the PUT that waited.
+TEST(WindowStageLatency, CountsTheWaitForRoomInTheRing) {
+  LoopQueue loop(1);
+  loop.per_pause = 1;
+  ListedLatencies latencies;
+  InFlight fifo[2];
+  Producer<ManualMemory, Sharing::kDevice, ListedLatencies> producer(loop.handle(), with_window(2),
+                                                                     fifo, &latencies);
+  ASSERT_EQ(producer.put(nth_put(0)), Status::kOk);
+  ASSERT_EQ(producer.put(nth_put(1)), Status::kOk);
+  ASSERT_EQ(ManualMemory::now_ns(), 1000u) << "one pause, for the slot";
+  ASSERT_EQ(producer.flush(), Status::kOk);
+  EXPECT_EQ(latencies.all, (std::vector<std::uint64_t>{1000, 2000}));
+}
+
 TEST(WindowStageLatency, PercentilesAreThoseOfASortedList) {
   std::mt19937_64 random(7);
   for (const unsigned bits : {5u, 12u, 33u, 63u}) {
@@ -309,6 +324,13 @@ TEST(WindowStageLatency, PercentilesAreThoseOfASortedList) {
       EXPECT_LE(some.percentile(percent), exact * 1.016) << bits << " " << percent;
     }
   }
+  ladder::Latencies small;
+  small.add(5);
+  ladder::Latencies large;
+  large.add(900);
+  small.add(large);
+  EXPECT_EQ(small.max(), 900.0);
+  EXPECT_EQ(small.percentile(100), 900.0);  // no more than was ever seen
   EXPECT_EQ(ladder::Latencies().percentile(50), std::nullopt);
   EXPECT_EQ(ladder::Latencies().max(), std::nullopt);
 }
