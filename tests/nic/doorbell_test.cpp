@@ -197,8 +197,8 @@ TEST(SharedUar, RecordRecoversADoorbellThatAnotherOverwrote) {
   EXPECT_EQ(fabric.second_counters().doorbells, 1u);
 }
 
-// The original's order of stores: its second ring has the value of its first, which the NIC has taken
-// by then, and so it seems to be no news. But it has overwritten another QP's ring.
+// The original's order of stores: its second ring has the value of its first, which the NIC has
+// taken by then, and so it seems to be no news. But it has overwritten another QP's ring.
 TEST(SharedUar, SecondRingOfAValueAlreadyTakenLosesNoNeighboursRing) {
   SharedPage fabric;
   fabric.qp.write(fabric.write(0, 0, 64));
