@@ -39,6 +39,16 @@ TEST(HandlerStageRun, PassesAllStagesUnderProxy) {
   }
 }
 
+// With one PUT in flight on each queue the proxy rings once for each.
+TEST(HandlerStageRun, CountsTheDoorbellsOfTheProxyOnEveryQueue) {
+  const Pair pair = run_pair(
+      "--stages serial,independent --size 64 --iters 30 --repeat 1 --producers 4 --qps 4 "
+      "--window 4 --batch 1 --handler proxy");
+  expect_both(pair, 0);
+  ASSERT_EQ(pair.rows.size(), 4u);
+  for (const auto& row : pair.rows) EXPECT_EQ(row.at("doorbells"), 4 * 30) << row.dump();
+}
+
 TEST(HandlerStageRun, FallsToTheProxyWithOneWarningWhenThePageCannotBeMapped) {
   const std::string traffic = "--size 64 --iters 20 --repeat 1 --fault uarfail";
   const Pair pair = run_pair(traffic);
@@ -46,6 +56,7 @@ TEST(HandlerStageRun, FallsToTheProxyWithOneWarningWhenThePageCannotBeMapped) {
   expect_handler(pair.rows, "automatic", "proxy", "the UAR page cannot be mapped");
   EXPECT_EQ(lines(pair.client.err), 1u) << pair.client.err;
   EXPECT_TRUE(contains(pair.client.err, "peal client: warning: mapping a UAR page")) << shown(pair);
+  EXPECT_TRUE(contains(pair.client.err, "Operation not permitted")) << shown(pair);
   EXPECT_EQ(pair.server.err, "");
   const Ended e = run_peal("ladder " + traffic);
   EXPECT_EQ(e.status, 0);

@@ -69,6 +69,31 @@ TEST(IndependentStageRun, EndsAllProducersWhenOneQpFails) {
   EXPECT_TRUE(contains(pair.client.err, "producer 1, PUT 5: error CQE")) << shown(pair);
 }
 
+// A producer whose queue is held does not wait for its own deadline when another has failed.
+TEST(IndependentStageRun, EndsAProducerWhoseQueueIsHeldWhenAnotherFails) {
+  const Pair pair = run_pair(
+      "--stages independent --size 64 --iters 100 --repeat 1 --deadline 30 "
+      "--fault cqe=0x13@5/qp=1 --fault hold=600000");
+  expect_both(pair, 3);
+  EXPECT_TRUE(contains(pair.client.err, "producer 1, PUT 5: error CQE")) << shown(pair);
+  EXPECT_FALSE(contains(pair.client.err, "no completion within")) << shown(pair);
+}
+
+TEST(IndependentStageRun, RatesAreThoseOfAllProducersOverTheWholeTime) {
+  // One queue is held: the time lasts until its producer is done, and its latencies count.
+  const Pair pair =
+      run_pair("--stages independent --size 4096 --iters 50 --repeat 1 --batch 1 --fault hold=100");
+  expect_both(pair, 0);
+  ASSERT_EQ(pair.rows.size(), 2u);
+  for (const auto& row : pair.rows) {
+    const double seconds = row.at("seconds").get<double>();
+    EXPECT_GE(seconds, 0.1);
+    EXPECT_GE(row.at("latency_ns_max").get<double>(), 100e6);
+    EXPECT_NEAR(row.at("mpps").get<double>() * seconds * 1e6, 200, 0.01);
+    EXPECT_NEAR(row.at("gbps").get<double>() * seconds * 1e9, 200 * 4096 * 8, 100);
+  }
+}
+
 TEST(IndependentStageRun, RefusesTwoEndsWithDifferentNumbersOfQps) {
   const Pair pair =
       run_pair("--stages independent --size 64 --iters 5 --qps 2", "--stages independent --qps 4");

@@ -37,6 +37,23 @@ TEST(SharedStageRun, TakesAnyNumberOfProducersWindowAndBatch) {
   }
 }
 
+TEST(SharedStageRun, SaysTheLeastBatchAndTheWindowOfAllProducers) {
+  const auto row_of = [](const std::string& more) {
+    const Ended e =
+        run_peal("ladder --stages shared --size 8 --repeat 1 --submit peal --json - " + more);
+    EXPECT_EQ(e.status, 0) << e.err;
+    return nlohmann::json::parse(e.out, nullptr, false);
+  };
+  // Parts of 4 and of 3.
+  const nlohmann::json parts = row_of("--producers 2 --window 7 --iters 50");
+  EXPECT_EQ(parts.at("batch_effective"), 3);
+  EXPECT_EQ(parts.at("window_effective"), 7);
+  // Four times ten PUTs are all there are.
+  EXPECT_EQ(row_of("--iters 10").at("window_effective"), 40);
+  // Nobody fills the queues that nobody uses.
+  EXPECT_EQ(row_of("--producers 2 --qps 5 --depth 2 --iters 50").at("window_effective"), 4);
+}
+
 TEST(SharedStageRun, TellsEveryProducersFirstErrorAndNoFlush) {
   const Pair pair =
       run_pair("--stages shared --size 64 --iters 1000 --repeat 1 --fault cqe=0x13@50");

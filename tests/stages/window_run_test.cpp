@@ -49,11 +49,27 @@ TEST(WindowStageRun, SaysWhatOfTheWindowTheRingOrTheRegionHolds) {
   EXPECT_LT(held, 64);
 }
 
+// What the NIC makes wait is in the numbers: no time is taken before the last completion.
+TEST(WindowStageRun, CountsTheWaitForTheLastCompletionInItsTimeAndLatencies) {
+  const std::string traffic = "--stages window --size 64 --iters 20 --submit peal ";
+  const Pair held = run_pair(traffic + "--repeat 2 --fault hold=100");
+  expect_both(held, 0);
+  ASSERT_EQ(held.rows.size(), 1u);
+  EXPECT_GE(held.rows[0].at("seconds").get<double>(), 0.1);
+  EXPECT_GE(held.rows[0].at("latency_ns_max").get<double>(), 100e6);
+  const Pair delayed = run_pair(traffic + "--repeat 1 --fault delay=50000");
+  expect_both(delayed, 0);
+  ASSERT_EQ(delayed.rows.size(), 1u);
+  EXPECT_GE(delayed.rows[0].at("latency_ns_p50").get<double>(), 50e6);
+}
+
 TEST(WindowStageRun, ReportsAnErrorInsideTheWindowAndTheCountBeforeIt) {
   const Pair pair =
       run_pair("--stages window --size 64 --iters 100 --repeat 1 --fault cqe=0x13@50");
   expect_both(pair, 3);
   EXPECT_TRUE(contains(pair.client.err, "PUT 50: error CQE: remote access error")) << shown(pair);
+  // After as many PUTs of warm-up.
+  EXPECT_TRUE(contains(pair.client.err, "WQE index 150 (50 of the timed traffic)")) << shown(pair);
 }
 
 TEST(WindowStageRun, FindsAWrongPayloadInsideTheWindow) {
