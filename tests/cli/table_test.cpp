@@ -21,7 +21,9 @@ std::vector<ladder::Row> rows_in(const std::string& path) {
 
 TEST(CommandTable, RunsAllStagesWithBothSubmitsAtThreeSizes) {
   const RowFile file;
-  const Ended e = run_peal(words("ladder --iters 20 --repeat 1 --json") + Arguments{file.path()});
+  const std::uint64_t iters = scaled(20);
+  const Ended e = run_peal(words("ladder --repeat 1 --iters " + std::to_string(iters) + " --json") +
+                           Arguments{file.path()});
   EXPECT_EQ(e.status, 0) << e.err;
   const auto rows = rows_in(file.path());
   ASSERT_EQ(rows.size(), 5u * 3 * 2);
@@ -41,7 +43,7 @@ TEST(CommandTable, RunsAllStagesWithBothSubmitsAtThreeSizes) {
   for (const auto& line : table) text += ladder::text_line(line) + "\n";
   EXPECT_TRUE(contains(e.out, text)) << e.out;
   // Three stages of one producer and two of four.
-  EXPECT_TRUE(contains(e.out, "all " + std::to_string(20 * (3 + 8) * 3 * 2) + " payloads"))
+  EXPECT_TRUE(contains(e.out, "all " + std::to_string(iters * (3 + 8) * 3 * 2) + " payloads"))
       << e.out;
 }
 

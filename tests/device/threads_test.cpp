@@ -122,10 +122,10 @@ TEST(Threads, CompleteEveryPutInOrderWithRingRecordRing) {
   run_shared({DoorbellOrder::kRingRecordRing, PublishOrder::kInOrder}, scaled(200'000));
 }
 TEST(Threads, CompleteEveryPutInOrderWithRecordRing) {
-  run_shared({DoorbellOrder::kRecordRing, PublishOrder::kInOrder}, scaled(200'000));
+  run_shared({DoorbellOrder::kRecordRing, PublishOrder::kInOrder}, scaled(50'000));
 }
 TEST(Threads, CompleteEveryPutCombiningWithRingRecordRing) {
-  run_shared({DoorbellOrder::kRingRecordRing, PublishOrder::kCombine}, scaled(200'000));
+  run_shared({DoorbellOrder::kRingRecordRing, PublishOrder::kCombine}, scaled(50'000));
 }
 TEST(Threads, CompleteEveryPutCombiningWithRecordRing) {
   run_shared({DoorbellOrder::kRecordRing, PublishOrder::kCombine}, scaled(200'000));
