@@ -101,42 +101,39 @@ double parse_deadline(const std::string& text) {
   return value;
 }
 
-// A stage that is defined by its window of 1 keeps it.
-void set_windows(const std::string& text, std::vector<Stage>* stages) {
-  std::uint64_t given = 0;
-  if (!text.empty()) given = parse_count("--window", text, {1, kMaxWindow});
+// Sets the knob of the stages that have one; a stage that is defined by a 1 keeps it, and is what
+// `fixed` calls it.
+void set_knob(const std::string& option, std::uint64_t value, std::uint32_t Stage::*knob,
+              const std::string& fixed, std::vector<Stage>* stages) {
   bool used = false;
   for (Stage& s : *stages) {
-    if (given != 0 && s.window > 1) {
-      if (given < s.producers) {
-        throw UsageError("--window " + text + " is less than the " + std::to_string(s.producers) +
-                         " producers of stage " + std::string(s.name) + ": each needs one of it");
-      }
-      s.window = static_cast<std::uint32_t>(given);
-      used = true;
-    }
-    s.window = std::max(s.window, s.producers);
-  }
-  if (given != 0 && !used) {
-    throw UsageError("--window has no use here: stage " + std::string(stages->front().name) +
-                     " is the one whose window is 1");
-  }
-}
-
-// As with the window.
-void set_batches(const std::string& text, std::vector<Stage>* stages) {
-  if (text.empty()) return;
-  const std::uint64_t given = parse_count("--batch", text, {1, mlx5::kMaxSqDepth});
-  bool used = false;
-  for (Stage& s : *stages) {
-    if (s.batch == 1) continue;
-    s.batch = static_cast<std::uint32_t>(given);
+    if (s.*knob == 1) continue;
+    s.*knob = static_cast<std::uint32_t>(value);
     used = true;
   }
   if (!used) {
-    throw UsageError("--batch has no use here: stage " + std::string(stages->front().name) +
-                     " is one whose batch is 1");
+    throw UsageError(option + " has no use here: stage " + std::string(stages->front().name) +
+                     " is " + fixed);
   }
+}
+
+void set_windows(const std::string& text, std::vector<Stage>* stages) {
+  if (!text.empty()) {
+    const std::uint64_t given = parse_count("--window", text, {1, kMaxWindow});
+    for (const Stage& s : *stages) {
+      if (s.window == 1 || given >= s.producers) continue;
+      throw UsageError("--window " + text + " is less than the " + std::to_string(s.producers) +
+                       " producers of stage " + std::string(s.name) + ": each needs one of it");
+    }
+    set_knob("--window", given, &Stage::window, "the one whose window is 1", stages);
+  }
+  for (Stage& s : *stages) s.window = std::max(s.window, s.producers);
+}
+
+void set_batches(const std::string& text, std::vector<Stage>* stages) {
+  if (text.empty()) return;
+  const std::uint64_t given = parse_count("--batch", text, {1, mlx5::kMaxSqDepth});
+  set_knob("--batch", given, &Stage::batch, "one whose batch is 1", stages);
 }
 
 NicHandler parse_handler(const std::string& text) {

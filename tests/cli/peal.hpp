@@ -173,6 +173,19 @@ inline void expect_both(const Pair& pair, int status) {
   EXPECT_EQ(pair.server.status, status) << shown(pair);
 }
 
+// Wrong use: one sentence on the standard error, with `part` in it, and nothing else.
+inline void expect_refusal(const Arguments& arguments, std::string_view part = "") {
+  std::string text;
+  for (const std::string& a : arguments) text += "'" + a + "' ";
+  SCOPED_TRACE(text);
+  const Ended e = run_peal(arguments);
+  EXPECT_EQ(e.status, 2);
+  EXPECT_EQ(e.out, "");
+  EXPECT_EQ(lines(e.err), 1u) << e.err;
+  EXPECT_EQ(e.err.rfind("peal", 0), 0u) << e.err;
+  EXPECT_TRUE(contains(e.err, part)) << e.err;
+}
+
 // Neither a line of the table nor one of JSON.
 inline void expect_no_row(const Pair& pair) {
   EXPECT_TRUE(pair.rows.empty()) << pair.rows.size();

@@ -76,17 +76,6 @@ const std::vector<Option>& traffic_options() {
 // Wrong for an option of any kind.
 const std::vector<std::string> kAlwaysWrong = {"", "-1", "junk", "9999999999999999999999", "\n"};
 
-void expect_refusal(const Arguments& arguments) {
-  std::string text;
-  for (const std::string& a : arguments) text += "'" + a + "' ";
-  SCOPED_TRACE(text);
-  const Ended e = run_peal(arguments);
-  EXPECT_EQ(e.status, 2);
-  EXPECT_EQ(e.out, "");
-  EXPECT_EQ(lines(e.err), 1u) << e.err;
-  EXPECT_EQ(e.err.rfind("peal", 0), 0u) << e.err;
-}
-
 TEST(Usage, RefusesEveryWrongValueInOneSentence) {
   for (const Option& option : traffic_options()) {
     for (const auto* values : {&kAlwaysWrong, &option.wrong}) {

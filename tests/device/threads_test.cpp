@@ -17,16 +17,13 @@
 namespace peal {
 namespace {
 
+using test::kHangGuardNs;
+using test::put_and_check;
 using test::scaled;
+using test::stamp_of;
 using test::ThreadsFabric;
 
 constexpr std::uint32_t kThreads = 64;
-// Only so that a hang ends; nothing is expected to take long.
-constexpr std::uint64_t kHangGuardNs = 240'000'000'000;
-
-std::uint64_t stamp_of(std::uint64_t put_number) {
-  return ~(put_number * 0x9e3779b97f4a7c15u);
-}
 
 // Watches `completed` while others work.
 class Sampler {
@@ -54,22 +51,6 @@ class Sampler {
   std::thread thread_;
 };
 
-// One PUT: its own 8 bytes there, stamped here just before, read there just after.
-template <Sharing S>
-Status put_and_check(ThreadsFabric& fabric, SendQueue<CpuMemory, S>& queue, std::uint64_t number,
-                     bool* landed) {
-  const std::uint64_t stamp = stamp_of(number);
-  std::memcpy(&fabric.source[number * 8], &stamp, 8);
-  Posted posted;
-  Status status = put(queue, fabric.put(number * 8, number * 8, 8), &posted, kHangGuardNs);
-  if (status == Status::kOk) status = wait(queue, posted.ticket, kHangGuardNs);
-  if (status != Status::kOk) return status;
-  std::uint64_t there = 0;
-  std::memcpy(&there, &fabric.destination[number * 8], 8);
-  *landed = there == stamp;
-  return status;
-}
-
 void run_shared(SubmitOptions submit, std::uint64_t puts) {
   SCOPED_TRACE(std::string(doorbell_order_name(submit.doorbell)) + ", " +
                publish_order_name(submit.publish));
@@ -88,7 +69,7 @@ void run_shared(SubmitOptions submit, std::uint64_t puts) {
       std::uint64_t last = 0;
       for (std::uint64_t i = 0; i < each; ++i) {
         bool landed = false;
-        if (put_and_check(fabric, queue, t * each + i, &landed) != Status::kOk) {
+        if (put_and_check(fabric, queue, t * each + i, t * each + i, &landed) != Status::kOk) {
           ++failed;
           return;
         }
@@ -207,7 +188,8 @@ TEST(Threads, AllLearnTheFirstErrorWhenAWqeFailsInTheMiddle) {
         // No thread can succeed more often than there are WQEs before the failing one.
         for (std::uint64_t i = 0; i <= failing; ++i) {
           bool landed = false;
-          status = put_and_check(fabric, queue, t * kEach + i % kEach, &landed);
+          const std::uint64_t place = t * kEach + i % kEach;
+          status = put_and_check(fabric, queue, place, place, &landed);
           if (status != Status::kOk) break;
           ++succeeded;
           if (!landed) ++not_landed;

@@ -20,31 +20,11 @@
 namespace peal {
 namespace {
 
+using test::kHangGuardNs;
+using test::put_and_check;
 using test::scaled;
+using test::stamp_of;
 using test::ThreadsFabric;
-
-// Only so that a hang ends; nothing is expected to take long.
-constexpr std::uint64_t kHangGuardNs = 240'000'000'000;
-
-std::uint64_t stamp_of(std::uint64_t put_number) {
-  return ~(put_number * 0x9e3779b97f4a7c15u);
-}
-
-// One PUT of 8 bytes of its own, stamped here just before, read there just after.
-template <Sharing S>
-Status put_and_check(ThreadsFabric& fabric, SendQueue<CpuMemory, S>& queue, std::uint64_t place,
-                     std::uint64_t number, bool* landed) {
-  const std::uint64_t stamp = stamp_of(number);
-  std::memcpy(&fabric.source[place * 8], &stamp, 8);
-  Posted posted;
-  Status status = put(queue, fabric.put(place * 8, place * 8, 8), &posted, kHangGuardNs);
-  if (status == Status::kOk) status = wait(queue, posted.ticket, kHangGuardNs);
-  if (status != Status::kOk) return status;
-  std::uint64_t there = 0;
-  std::memcpy(&there, &fabric.destination[place * 8], 8);
-  *landed = there == stamp;
-  return status;
-}
 
 void run_shared(PublishOrder publish) {
   SCOPED_TRACE(publish_order_name(publish));

@@ -64,16 +64,10 @@ TEST(BatchStageRun, FindsAWrongPayloadInsideABatch) {
 }
 
 TEST(BatchStageRun, RefusesABatchThatCannotBe) {
-  const auto refuses = [](const std::string& arguments, const std::string& sentence) {
-    const Ended e = run_peal("ladder " + arguments);
-    EXPECT_EQ(e.status, 2) << arguments;
-    EXPECT_EQ(lines(e.err), 1u) << e.err;
-    EXPECT_TRUE(contains(e.err, sentence)) << e.err;
-  };
-  refuses("--batch 0", "--batch");
-  refuses("--batch many", "--batch");
-  refuses("--batch 32769", "--batch");
-  refuses("--stages serial,window --batch 8", "whose batch is 1");
+  expect_refusal(words("ladder --batch 0"), "--batch");
+  expect_refusal(words("ladder --batch many"), "--batch");
+  expect_refusal(words("ladder --batch 32769"), "--batch");
+  expect_refusal(words("ladder --stages serial,window --batch 8"), "whose batch is 1");
 }
 
 }  // namespace

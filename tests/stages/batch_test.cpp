@@ -9,6 +9,7 @@
 #include "support/loop_queue.hpp"
 #include "support/manual_fabric.hpp"
 #include "support/scale.hpp"
+#include "support/stage_puts.hpp"
 
 namespace peal {
 namespace {
@@ -17,6 +18,7 @@ using test::FabricOptions;
 using test::LoopQueue;
 using test::ManualFabric;
 using test::ManualMemory;
+using test::nth_put;
 using test::RecordedStore;
 using test::RecordingMemory;
 
@@ -26,12 +28,6 @@ constexpr SubmitOptions kSubmits[] = {
     {DoorbellOrder::kRingRecordRing, PublishOrder::kCombine},
     {DoorbellOrder::kRecordRing, PublishOrder::kCombine},
 };
-
-constexpr std::uint64_t kSizes[] = {8, 0, 64, 4096, 1};
-Put nth_put(std::uint64_t i) {
-  return {0x10000 + i * 64, Lkey(0x1100), 0x90000 + i * 64, Rkey(0x2200),
-          kSizes[i % std::size(kSizes)]};
-}
 
 ProducerOptions with(std::uint32_t window, std::uint32_t batch, SubmitOptions submit = {}) {
   ProducerOptions options;
@@ -44,8 +40,7 @@ ProducerOptions with(std::uint32_t window, std::uint32_t batch, SubmitOptions su
 using Recording = Producer<RecordingMemory, Sharing::kDevice>;
 using Manual = Producer<ManualMemory, Sharing::kDevice>;
 
-// ---- With the batch at its default
-// ---------------------------------------------------------------
+// ---- With the batch at its default --------------------------------------------------------------
 
 TEST(BatchStageStores, AreThoseOfTheWindowStageWhenTheBatchIsOne) {
   for (const SubmitOptions& submit : kSubmits) {
@@ -68,8 +63,7 @@ TEST(BatchStageStores, AreThoseOfTheWindowStageWhenTheBatchIsOne) {
   }
 }
 
-// ---- One doorbell
-// --------------------------------------------------------------------------------
+// ---- One doorbell -------------------------------------------------------------------------------
 
 TEST(BatchStageStores, AreAllWqesThenOneSubmission) {
   for (const SubmitOptions& submit : kSubmits) {
@@ -229,8 +223,7 @@ TEST(BatchStage, PutsPutsOfTheLargestMessageInABatch) {
   EXPECT_EQ(producer.posted_wqes(), 16u);
 }
 
-// ---- Ends
-// ------------------------------------------------------------------------------------------
+// ---- Ends ---------------------------------------------------------------------------------------
 
 TEST(BatchStageDeadline, InsideReserveLeavesNoHole) {
   LoopQueue loop(16);
@@ -325,8 +318,7 @@ TEST(BatchStageError, SettlingAPartOfABatchCountsItOnce) {
   EXPECT_EQ(producer.completed_puts(), 24u);
 }
 
-// ---- Through the NIC
-// ---------------------------------------------------------------------------------
+// ---- Through the NIC ----------------------------------------------------------------------------
 
 TEST(BatchStage, PlacesEveryPayloadForAnyWindowBatchAndDepth) {
   std::mt19937_64 random(12);

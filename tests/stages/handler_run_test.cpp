@@ -86,9 +86,7 @@ TEST(HandlerStageRun, RefusesWhatCannotBe) {
   for (const std::string arguments :
        {"ladder --handler both", "ladder --handler proxy --fault uarfail", "devices --handler x",
         "devices --size 4"}) {
-    const Ended e = run_peal(arguments);
-    EXPECT_EQ(e.status, 2) << arguments;
-    EXPECT_EQ(lines(e.err), 1u) << e.err;
+    expect_refusal(words(arguments));
   }
 }
 

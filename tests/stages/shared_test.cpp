@@ -14,31 +14,23 @@
 #include "support/loop_queue.hpp"
 #include "support/manual_fabric.hpp"
 #include "support/scale.hpp"
+#include "support/stage_puts.hpp"
 #include "support/threads_fabric.hpp"
 
 namespace peal {
 namespace {
 
+using test::kHangGuardNs;
+using test::kLadderSubmits;
 using test::LoopQueue;
 using test::ManualMemory;
+using test::nth_put;
 using test::RecordedStore;
 using test::RecordingMemory;
 using test::scaled;
 using test::ThreadsFabric;
 
-constexpr SubmitOptions kSubmits[] = {
-    {DoorbellOrder::kRingRecordRing, PublishOrder::kInOrder},
-    {DoorbellOrder::kRecordRing, PublishOrder::kCombine},
-};
-constexpr std::uint64_t kHangGuardNs = 240'000'000'000;
-
-constexpr std::uint64_t kSizes[] = {8, 0, 64, 4096, 1};
-Put nth_put(std::uint64_t i) {
-  return {0x10000 + i * 64, Lkey(0x1100), 0x90000 + i * 64, Rkey(0x2200),
-          kSizes[i % std::size(kSizes)]};
-}
-
-ProducerOptions sharing_with(std::uint32_t producers, SubmitOptions submit = kSubmits[1],
+ProducerOptions sharing_with(std::uint32_t producers, SubmitOptions submit = kLadderSubmits[1],
                              std::uint32_t window = 64, std::uint32_t batch = 8) {
   ProducerOptions options;
   options.submit = submit;
@@ -61,7 +53,7 @@ struct Seat {
 };
 
 TEST(SharedStageStores, AreThoseOfTheBatchStageWithOneProducer) {
-  for (const SubmitOptions& submit : kSubmits) {
+  for (const SubmitOptions& submit : kLadderSubmits) {
     LoopQueue loop(64, 0xffe0);
     ProducerOptions batch_stage;
     batch_stage.submit = submit;
@@ -80,7 +72,7 @@ TEST(SharedStageStores, AreThoseOfTheBatchStageWithOneProducer) {
 
 // Turn by turn on one thread: what several producers post is what one would have posted.
 TEST(SharedStageStores, AreThoseOfOneProducerWhenTheyTakeTurns) {
-  for (const SubmitOptions& submit : kSubmits) {
+  for (const SubmitOptions& submit : kLadderSubmits) {
     LoopQueue loop(64);
     Seat<Recording> alone(loop.handle(), sharing_with(1, submit));
     for (std::uint64_t i = 0; i < 40; ++i) {
@@ -105,7 +97,7 @@ TEST(SharedStageStores, AreThoseOfOneProducerWhenTheyTakeTurns) {
 // ---- Nobody waits behind a waiter ---------------------------------------------------------------
 
 TEST(SharedStage, APutGoesOnWhileAnotherProducerWaitsForItsOwn) {
-  for (const SubmitOptions& submit : kSubmits) {
+  for (const SubmitOptions& submit : kLadderSubmits) {
     LoopQueue loop(64);
     Seat<Manual> a(loop.handle(), sharing_with(2, submit));
     Seat<Manual> b(loop.handle(), sharing_with(2, submit));
@@ -133,7 +125,7 @@ TEST(SharedStage, APutGoesOnWhileAnotherProducerWaitsForItsOwn) {
 // As above with somebody else to ring: the NIC holds what A waits for, and B's PUTs are rung.
 TEST(SharedStage, APutGoesOnWhileAnotherProducerWaitsWhoeverRings) {
   for (const NicHandler handler : {NicHandler::kDirect, NicHandler::kProxy}) {
-    for (const SubmitOptions& submit : kSubmits) {
+    for (const SubmitOptions& submit : kLadderSubmits) {
       test::FabricOptions options;
       options.handler = handler;
       test::ManualFabric fabric(options);
@@ -165,7 +157,7 @@ TEST(SharedStage, APutGoesOnWhileAnotherProducerWaitsWhoeverRings) {
 
 // Each way out of a call leaves the queue to the others.
 TEST(SharedStage, APutGoesOnAfterAnotherProducerLeftEarly) {
-  for (const SubmitOptions& submit : kSubmits) {
+  for (const SubmitOptions& submit : kLadderSubmits) {
     LoopQueue loop(8);
     loop.per_pause = 0;
     ProducerOptions hurried = sharing_with(2, submit, 2);
@@ -204,8 +196,7 @@ TEST(SharedStage, APutGoesOnAfterAnotherProducerLeftEarly) {
   }
 }
 
-// ---- Threads
-// --------------------------------------------------------------------------------------
+// ---- Threads ------------------------------------------------------------------------------------
 
 struct Run {
   std::uint32_t producers = 4;
@@ -255,7 +246,7 @@ void expect_all_placed(const Run& run, SubmitOptions submit) {
 }
 
 TEST(SharedStage, PlacesEveryPayloadForAnyNumberOfProducers) {
-  for (const SubmitOptions& submit : kSubmits) {
+  for (const SubmitOptions& submit : kLadderSubmits) {
     for (const std::uint32_t producers : {1u, 2u, 3u, 4u, 7u}) {
       expect_all_placed({.producers = producers, .puts = scaled(2000)}, submit);
     }
@@ -263,7 +254,7 @@ TEST(SharedStage, PlacesEveryPayloadForAnyNumberOfProducers) {
 }
 
 TEST(SharedStage, GoesOnWhenWindowsAndBatchesAreLargerThanTheRing) {
-  for (const SubmitOptions& submit : kSubmits) {
+  for (const SubmitOptions& submit : kLadderSubmits) {
     expect_all_placed({.depth = 4, .window = 100, .batch = 50, .puts = scaled(1000)}, submit);
     expect_all_placed({.depth = 1, .window = 100, .batch = 50, .puts = scaled(300)}, submit);
     expect_all_placed({.producers = 64, .depth = 4, .window = 9, .batch = 4, .puts = scaled(50)},
@@ -272,7 +263,7 @@ TEST(SharedStage, GoesOnWhenWindowsAndBatchesAreLargerThanTheRing) {
 }
 
 TEST(SharedStage, EveryOneOfManyThreadsOnASmallRingFinishes) {
-  for (const SubmitOptions& submit : kSubmits) {
+  for (const SubmitOptions& submit : kLadderSubmits) {
     expect_all_placed({.producers = 256, .depth = 64, .window = 1, .batch = 1, .puts = scaled(40)},
                       submit);
   }
@@ -280,7 +271,7 @@ TEST(SharedStage, EveryOneOfManyThreadsOnASmallRingFinishes) {
 
 // Very many producers, hardly any room, and a thread between them and the NIC.
 TEST(SharedStage, EveryOneOfManyThreadsFinishesUnderAProxy) {
-  for (const SubmitOptions& submit : kSubmits) {
+  for (const SubmitOptions& submit : kLadderSubmits) {
     expect_all_placed({.producers = 256,
                        .depth = 4,
                        .window = 9,
@@ -329,7 +320,7 @@ TEST(SharedStage, CountsNothingAsCompletedThatHasNotBeenRungForAndPlaced) {
       }
       looked_at = seen;
     });
-    ProducerOptions options = sharing_with(1, kSubmits[1], 8, 3);
+    ProducerOptions options = sharing_with(1, kLadderSubmits[1], 8, 3);
     options.timeout_ns = kHangGuardNs;
     Seat<Producer<CpuMemory, Sharing::kDevice>> seat(handle, options);
     EXPECT_EQ(
@@ -353,7 +344,7 @@ TEST(SharedStage, TakesTheOtherPublishOrderOnceItIsAtRest) {
     std::atomic<std::uint64_t> completed{0};
     for (std::uint32_t p = 0; p < 4; ++p) {
       threads.emplace_back([&, p] {
-        ProducerOptions options = sharing_with(4, kSubmits[launch % 2], 8, 4);
+        ProducerOptions options = sharing_with(4, kLadderSubmits[launch % 2], 8, 4);
         options.timeout_ns = kHangGuardNs;
         Seat<Producer<CpuMemory, Sharing::kDevice>> seat(handle, options);
         const Status posted = seat.producer.put_many(
@@ -369,11 +360,10 @@ TEST(SharedStage, TakesTheOtherPublishOrderOnceItIsAtRest) {
   EXPECT_EQ(handle.state->completed, 6u * 256);
 }
 
-// ---- Errors
-// ---------------------------------------------------------------------------------------
+// ---- Errors -------------------------------------------------------------------------------------
 
 TEST(SharedStageError, ReachesEveryProducerAsTheFirstOneAndNotAsAFlush) {
-  for (const SubmitOptions& submit : kSubmits) {
+  for (const SubmitOptions& submit : kLadderSubmits) {
     constexpr std::uint64_t kFailing = 777;
     ThreadsFabric fabric({.depth = 64, .memory_bytes = 1 << 16});
     fabric.arm({{nic::FaultKind::kCqe, 0x13, kFailing}});

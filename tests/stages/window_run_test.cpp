@@ -79,17 +79,11 @@ TEST(WindowStageRun, FindsAWrongPayloadInsideTheWindow) {
 }
 
 TEST(WindowStageRun, RefusesAWindowThatCannotBe) {
-  const auto refuses = [](const std::string& arguments, const std::string& sentence) {
-    const Ended e = run_peal("ladder " + arguments);
-    EXPECT_EQ(e.status, 2) << arguments;
-    EXPECT_EQ(lines(e.err), 1u) << e.err;
-    EXPECT_TRUE(contains(e.err, sentence)) << e.err;
-  };
-  refuses("--window 0", "--window");
-  refuses("--window x", "--window");
-  refuses("--window 1048577", "--window");
-  refuses("--stages serial --window 8", "the one whose window is 1");
-  refuses("--stages window --producers 4 --window 3", "each needs one");
+  expect_refusal(words("ladder --window 0"), "--window");
+  expect_refusal(words("ladder --window x"), "--window");
+  expect_refusal(words("ladder --window 1048577"), "--window");
+  expect_refusal(words("ladder --stages serial --window 8"), "the one whose window is 1");
+  expect_refusal(words("ladder --stages window --producers 4 --window 3"), "each needs one");
 }
 
 TEST(WindowStageRun, ServerThatWantsAnotherWindowRefuses) {

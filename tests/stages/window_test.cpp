@@ -12,30 +12,20 @@
 #include "support/loop_queue.hpp"
 #include "support/manual_fabric.hpp"
 #include "support/scale.hpp"
+#include "support/stage_puts.hpp"
 
 namespace peal {
 namespace {
 
 using test::FabricOptions;
+using test::kLadderSubmits;
 using test::LoopQueue;
 using test::ManualFabric;
 using test::ManualMemory;
+using test::nth_put;
 using test::RecordedStore;
 using test::RecordingMemory;
-
-constexpr SubmitOptions kSubmits[] = {
-    {DoorbellOrder::kRingRecordRing, PublishOrder::kInOrder},
-    {DoorbellOrder::kRecordRing, PublishOrder::kCombine},
-};
-
-Put some_put(std::uint64_t i, std::uint64_t bytes) {
-  return {0x10000 + i * 64, Lkey(0x1100), 0x90000 + i * 64, Rkey(0x2200), bytes};
-}
-
-constexpr std::uint64_t kSizes[] = {8, 0, 64, 4096, 1};
-Put nth_put(std::uint64_t i) {
-  return some_put(i, kSizes[i % std::size(kSizes)]);
-}
+using test::some_put;
 
 ProducerOptions with_window(std::uint32_t window, SubmitOptions submit = {}) {
   ProducerOptions options;
@@ -44,8 +34,7 @@ ProducerOptions with_window(std::uint32_t window, SubmitOptions submit = {}) {
   return options;
 }
 
-// ---- With the window at its default
-// ---------------------------------------------------------------
+// ---- With the window at its default -------------------------------------------------------------
 
 template <Sharing S>
 void expect_stores_of_the_original(SubmitOptions submit) {
@@ -71,7 +60,7 @@ void expect_stores_of_the_original(SubmitOptions submit) {
 }
 
 TEST(WindowStageStores, AreThoseOfTheOriginalWhenTheWindowIsOne) {
-  for (const SubmitOptions& submit : kSubmits) {
+  for (const SubmitOptions& submit : kLadderSubmits) {
     expect_stores_of_the_original<Sharing::kExclusive>(submit);
     expect_stores_of_the_original<Sharing::kDevice>(submit);
   }
@@ -92,8 +81,7 @@ TEST(WindowStageStores, AreThoseOfTheOriginalWhateverTheWindow) {
   }
 }
 
-// ---- The window
-// -----------------------------------------------------------------------------------
+// ---- The window ---------------------------------------------------------------------------------
 
 TEST(WindowStage, PostsAsManyPutsAsItHoldsWithoutWaiting) {
   LoopQueue loop(64);
@@ -182,8 +170,7 @@ TEST(WindowStage, CountsAPutOfManyChunksOnce) {
   EXPECT_EQ(producer.posted_wqes(), 60u);
 }
 
-// ---- Ends
-// ------------------------------------------------------------------------------------------
+// ---- Ends ---------------------------------------------------------------------------------------
 
 TEST(WindowStageError, CountsThePutsBeforeTheOneThatFailed) {
   LoopQueue loop(64);
@@ -257,8 +244,7 @@ TEST(WindowStageDeadline, StopEndsAWaitAndWhatSucceededStillCounts) {
   EXPECT_EQ(producer.completed_puts(), 2u);
 }
 
-// ---- Latencies
-// --------------------------------------------------------------------------------------
+// ---- Latencies ----------------------------------------------------------------------------------
 
 struct ListedLatencies {
   static constexpr bool kWanted = true;
@@ -335,8 +321,7 @@ TEST(WindowStageLatency, PercentilesAreThoseOfASortedList) {
   EXPECT_EQ(ladder::Latencies().max(), std::nullopt);
 }
 
-// ---- Through the NIC
-// ---------------------------------------------------------------------------------
+// ---- Through the NIC ----------------------------------------------------------------------------
 
 TEST(WindowStage, PlacesEveryPayloadForAnyWindowAndDepth) {
   std::mt19937_64 random(11);
@@ -350,7 +335,8 @@ TEST(WindowStage, PlacesEveryPayloadForAnyWindowAndDepth) {
     const auto window = static_cast<std::uint32_t>(1 + random() % 40);
     std::vector<InFlight> fifo(window);
     Producer<ManualMemory, Sharing::kDevice> producer(
-        fabric.sender_qps[0].handle(), with_window(window, kSubmits[random() % 2]), fifo.data());
+        fabric.sender_qps[0].handle(), with_window(window, kLadderSubmits[random() % 2]),
+        fifo.data());
     std::vector<std::byte> expected(fabric.destination.size());
     std::uint64_t at = 0;
     std::uint64_t puts = 0;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "engine/threads.hpp"
@@ -12,6 +13,7 @@
 #include "peal/host/context.hpp"
 #include "peal/host/memory_region.hpp"
 #include "peal/host/queue_pair.hpp"
+#include "peal/memory/cpu_memory.hpp"
 #include "verbs/software_nic.hpp"
 
 namespace peal::test {
@@ -72,5 +74,28 @@ class ThreadsFabric {
   QueuePair sender_qp;
   QueuePair receiver_qp;
 };
+
+// Only so that a hang ends; nothing is expected to take long.
+inline constexpr std::uint64_t kHangGuardNs = 240'000'000'000;
+
+inline std::uint64_t stamp_of(std::uint64_t put_number) {
+  return ~(put_number * 0x9e3779b97f4a7c15u);
+}
+
+// One PUT of 8 bytes of its own, stamped here just before, read there just after.
+template <Sharing S>
+Status put_and_check(ThreadsFabric& fabric, SendQueue<CpuMemory, S>& queue, std::uint64_t place,
+                     std::uint64_t number, bool* landed) {
+  const std::uint64_t stamp = stamp_of(number);
+  std::memcpy(&fabric.source[place * 8], &stamp, 8);
+  Posted posted;
+  Status status = put(queue, fabric.put(place * 8, place * 8, 8), &posted, kHangGuardNs);
+  if (status == Status::kOk) status = wait(queue, posted.ticket, kHangGuardNs);
+  if (status != Status::kOk) return status;
+  std::uint64_t there = 0;
+  std::memcpy(&there, &fabric.destination[place * 8], 8);
+  *landed = there == stamp;
+  return status;
+}
 
 }  // namespace peal::test
