@@ -10,6 +10,11 @@
 #include "peal/memory/cpu_memory.hpp"
 #include "verbs/software.hpp"
 
+namespace peal::nic {
+// Compiled once, in software_nic.cpp.
+extern template class Core<CpuMemory>;
+}  // namespace peal::nic
+
 namespace peal::verbs {
 
 // The engine given to provider() must step step() and outlive every context on it.

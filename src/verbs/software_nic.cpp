@@ -1,0 +1,7 @@
+#include "verbs/software_nic.hpp"
+
+namespace peal::nic {
+
+template class Core<CpuMemory>;
+
+}  // namespace peal::nic
