@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <utility>
 
 namespace peal::mlx5 {
 namespace {
@@ -124,6 +125,50 @@ TEST(DataSeg, GoldenBytes) {
   const Bytes16 golden = {0x00, 0x00, 0x10, 0x00, 0x00, 0x13, 0x01, 0x00,
                           0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef};
   EXPECT_EQ(bytes_of(encode(DataSeg{4096, Lkey(0x00130100), 0x0123456789abcdef})), golden);
+}
+
+TEST(AtomicSeg, EncodesAsRdmaCoreDoes) {
+  std::mt19937_64 random(0x5eed0014);
+  for (int i = 0; i < kCases; ++i) {
+    const AtomicSeg s{random(), random()};
+    const mlx5_wqe_atomic_seg theirs{htobe64(s.swap_or_add), htobe64(s.compare)};
+    ASSERT_EQ(bytes_of(encode(s)), bytes_of(theirs));
+    const AtomicSeg d = decode_atomic(words_of(bytes_of(theirs)));
+    ASSERT_EQ(d.swap_or_add, s.swap_or_add);
+    ASSERT_EQ(d.compare, s.compare);
+  }
+}
+
+TEST(MaskedAtomic4Seg, GoldenBytes) {
+  const Bytes16 golden = {0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14,
+                          0x21, 0x22, 0x23, 0x24, 0x31, 0x32, 0x33, 0x34};
+  EXPECT_EQ(bytes_of(encode(MaskedAtomic4Seg{0x01020304, 0x11121314, 0x21222324, 0x31323334})),
+            golden);
+  const MaskedAtomic4Seg d = decode_masked_atomic4(words_of(golden));
+  EXPECT_EQ(d.swap_or_add, 0x01020304u);
+  EXPECT_EQ(d.compare, 0x11121314u);
+  EXPECT_EQ(d.swap_mask, 0x21222324u);
+  EXPECT_EQ(d.compare_mask, 0x31323334u);
+}
+
+// The data are bytes: only the header is swapped.
+TEST(InlineSeg, GoldenBytes) {
+  const Bytes16 golden = {0x80, 0x00, 0x00, 0x0b, 'a', 'b', 'c', 'd',
+                          'e',  'f',  'g',  'h',  'i', 'j', 'k', 0};
+  InlineSeg s;
+  s.bytes = 11;
+  std::memcpy(s.first, "abcdefghijk", 11);
+  EXPECT_EQ(bytes_of(encode(s)), golden);
+  const InlineSeg d = decode_inline(words_of(golden));
+  EXPECT_EQ(d.bytes, 11u);
+  EXPECT_EQ(std::memcmp(d.first, "abcdefghijk", 12), 0);
+}
+
+TEST(InlineSeg, TakesOneSegmentUpTo12BytesAndTwoUpTo28) {
+  for (const auto& [bytes, ds] : {std::pair{0u, 3u}, {1u, 3u}, {12u, 3u}, {13u, 4u}, {28u, 4u}}) {
+    EXPECT_EQ(ds_of_inline(bytes), ds) << bytes;
+  }
+  EXPECT_EQ(ds_of_inline(29), 5u);  // a second slot
 }
 
 // Keys are host order in the interface and are swapped once, where a segment is encoded.

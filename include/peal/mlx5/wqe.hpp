@@ -63,6 +63,16 @@ PEAL_HOST_DEVICE constexpr const char* opcode_name(std::uint8_t opcode) {
 inline constexpr std::uint8_t kCompletionMask = 0x0c;
 inline constexpr std::uint8_t kCompletionOnError = 0x00;
 inline constexpr std::uint8_t kCompletionAlways = 0x08;
+inline constexpr std::uint8_t kFenceMask = 0xe0;
+inline constexpr std::uint8_t kFence = 0x40;  // starts when all before it on the queue is done
+
+// The opmod of masked atomics: 0x08 and the base-2 logarithm of the operand's 32-bit words.
+inline constexpr std::uint8_t kMaskedAtomic4Bytes = 0x08;
+inline constexpr std::uint8_t kMaskedAtomic8Bytes = 0x09;
+
+// What fits behind the ctrl and raddr segments of a WQE of one slot.
+inline constexpr std::uint32_t kMaxInlineBytes = 28;
+inline constexpr std::uint32_t kInlineHeaderBytes = 4;
 
 namespace detail {
 PEAL_HOST_DEVICE constexpr std::uint64_t pair_of_be32(std::uint32_t first, std::uint32_t second) {
@@ -135,6 +145,65 @@ PEAL_HOST_DEVICE constexpr Words16 encode(const DataSeg& s) {
 
 PEAL_HOST_DEVICE constexpr DataSeg decode_data(const Words16& w) {
   return {detail::first_be32(w.lo), Lkey(detail::second_be32(w.lo)), swap_bytes(w.hi)};
+}
+
+// Inline data: a 4-byte header, and the bytes themselves right behind it, padded to 16. This is the
+// segment that the header begins.
+struct InlineSeg {
+  std::uint32_t bytes = 0;
+  std::uint32_t first[3] = {};  // the first 12 bytes, as they lie in memory
+};
+
+PEAL_HOST_DEVICE constexpr Words16 encode(const InlineSeg& s) {
+  return {std::uint64_t{swap_bytes(kInlineFlag | s.bytes)} | (std::uint64_t{s.first[0]} << 32),
+          std::uint64_t{s.first[1]} | (std::uint64_t{s.first[2]} << 32)};
+}
+
+PEAL_HOST_DEVICE constexpr InlineSeg decode_inline(const Words16& w) {
+  return {detail::first_be32(w.lo) & ~kInlineFlag,
+          {static_cast<std::uint32_t>(w.lo >> 32), static_cast<std::uint32_t>(w.hi),
+           static_cast<std::uint32_t>(w.hi >> 32)}};
+}
+
+// ds of a WQE that carries `bytes` inline behind its ctrl and raddr segments.
+PEAL_HOST_DEVICE constexpr std::uint32_t ds_of_inline(std::uint32_t bytes) {
+  return 2 + (kInlineHeaderBytes + bytes + kSegmentBytes - 1) / kSegmentBytes;
+}
+
+// Operands of a fetch-add or compare-swap of 8 bytes. A masked fetch-add of 8 bytes has its field
+// boundary (a set bit is the last of a field, out of which nothing is carried) in place of compare;
+// a masked compare-swap of 8 bytes has a second segment of this form with its swap and compare
+// masks.
+struct AtomicSeg {
+  std::uint64_t swap_or_add = 0;
+  std::uint64_t compare = 0;
+};
+
+PEAL_HOST_DEVICE constexpr Words16 encode(const AtomicSeg& s) {
+  return {swap_bytes(s.swap_or_add), swap_bytes(s.compare)};
+}
+
+PEAL_HOST_DEVICE constexpr AtomicSeg decode_atomic(const Words16& w) {
+  return {swap_bytes(w.lo), swap_bytes(w.hi)};
+}
+
+// Operands of a masked atomic of 4 bytes. A fetch-add has its field boundary in place of compare,
+// and no masks.
+struct MaskedAtomic4Seg {
+  std::uint32_t swap_or_add = 0;
+  std::uint32_t compare = 0;
+  std::uint32_t swap_mask = 0;
+  std::uint32_t compare_mask = 0;
+};
+
+PEAL_HOST_DEVICE constexpr Words16 encode(const MaskedAtomic4Seg& s) {
+  return {detail::pair_of_be32(s.swap_or_add, s.compare),
+          detail::pair_of_be32(s.swap_mask, s.compare_mask)};
+}
+
+PEAL_HOST_DEVICE constexpr MaskedAtomic4Seg decode_masked_atomic4(const Words16& w) {
+  return {detail::first_be32(w.lo), detail::second_be32(w.lo), detail::first_be32(w.hi),
+          detail::second_be32(w.hi)};
 }
 
 }  // namespace peal::mlx5
