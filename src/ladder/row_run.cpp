@@ -292,9 +292,9 @@ std::string RowRun::refusals() const {
   ends_.engine.call([&] {
     for (std::uint32_t i = 0; i < qps(); ++i) {
       const nic::QpCounters c = ends_.nic.core().counters(qpn(i));
-      for (std::size_t r = 0; r < c.refusals.size(); ++r) {
+      for (std::size_t r = 0; r < nic::kRefusals; ++r) {
         const auto reason = static_cast<nic::Refusal>(r);
-        if (c.refusals[r] == 0 || reason == nic::Refusal::kInjected) continue;
+        if (c.reasons.refusals(reason) == 0 || reason == nic::Refusal::kInjected) continue;
         text += fmt::format("; the NIC refused: {}", nic::refusal_text(reason));
       }
     }

@@ -10,34 +10,68 @@
 
 namespace peal::link {
 
-// Numbered as the RC opcodes of the BTH (IBTA 9.2), so that a wire format needs no table.
+// Numbered as the RC opcodes of the BTH (IBTA 9.2), so that a wire format needs no table. Masked
+// atomics have none: they use two that are left to manufacturers.
 enum class SegmentKind : std::uint8_t {
   kWriteFirst = 6,
   kWriteMiddle = 7,
   kWriteLast = 8,
+  kWriteLastImmediate = 9,
   kWriteOnly = 10,
+  kWriteOnlyImmediate = 11,
+  kReadRequest = 12,
+  kReadResponseFirst = 13,
+  kReadResponseMiddle = 14,
+  kReadResponseLast = 15,
+  kReadResponseOnly = 16,
   kAcknowledge = 17,
+  kAtomicAcknowledge = 18,
+  kCompareSwap = 19,
+  kFetchAdd = 20,
+  kMaskedCompareSwap = 0xd3,
+  kMaskedFetchAdd = 0xd4,
 };
+
+// Which half of the other end a segment is for: its responder, or its requester.
+enum class SegmentRole : std::uint8_t { kRequest, kResponse };
+
+constexpr SegmentRole role_of(SegmentKind kind) {
+  return kind >= SegmentKind::kReadResponseFirst && kind <= SegmentKind::kAtomicAcknowledge
+             ? SegmentRole::kResponse
+             : SegmentRole::kRequest;
+}
+constexpr bool is_atomic(SegmentKind kind) {
+  return kind == SegmentKind::kCompareSwap || kind == SegmentKind::kFetchAdd ||
+         kind == SegmentKind::kMaskedCompareSwap || kind == SegmentKind::kMaskedFetchAdd;
+}
 
 // AETH syndromes (IBTA 9.7.5.2).
 inline constexpr std::uint8_t kAethAck = 0x1f;  // ACK, credit field "not limited"
+inline constexpr std::uint8_t kAethKindMask = 0xe0;
+inline constexpr std::uint8_t kAethNakNoReceive = 0x20;  // RNR NAK, in its low bits the timer
 inline constexpr std::uint8_t kAethNakSequence = 0x60;
 inline constexpr std::uint8_t kAethNakInvalidRequest = 0x61;
 inline constexpr std::uint8_t kAethNakRemoteAccess = 0x62;
 inline constexpr std::uint8_t kAethNakRemoteOperation = 0x63;
 
+// An atomic's operands as a payload; nic/atomic.hpp says what they are.
+inline constexpr std::uint32_t kAtomicPayloadBytes = 32;
+
 // One transport segment. `payload` is a view: see Link for how long it must live.
 struct Segment {
   SegmentKind kind = SegmentKind::kAcknowledge;
   bool ack_request = false;
-  std::uint8_t aeth_syndrome = 0;  // acknowledge only
+  std::uint8_t aeth_syndrome = 0;  // acknowledges only
   Qpn source_qpn;                  // the sender's QP: a lossless link tells it, the wire does not
   Qpn destination_qpn;
   Psn psn;                          // of the segment's first packet
-  std::uint32_t msn = 0;            // acknowledge only
-  std::uint64_t address = 0;        // first and only: the RETH
-  Rkey rkey;                        // first and only
-  std::uint32_t message_bytes = 0;  // first and only: the whole message
+  std::uint32_t msn = 0;            // acknowledges only
+  std::uint64_t address = 0;        // first, only, read request and atomics: the RETH
+  Rkey rkey;                        // likewise
+  std::uint32_t message_bytes = 0;  // likewise: the whole message, or an atomic's operand
+  std::uint64_t original = 0;       // atomic acknowledge only: what was there before
+  std::uint32_t immediate = 0;      // the kinds that have one in their name
+  // An atomic's are its operands.
   const std::byte* payload = nullptr;
   std::uint32_t payload_bytes = 0;
 };
@@ -51,15 +85,18 @@ class Link {
   virtual std::uint32_t max_payload_bytes() const = 0;
 
   // Takes one segment, or returns false when there is no room now: try again later. The payload
-  // must stay readable until the segment has been acknowledged or discarded.
+  // must stay readable until the segment has been answered or discarded.
   virtual bool try_send(const Segment& segment) = 0;
 
-  // Gives the next segment that has arrived. Its payload view is valid until the next call.
+  // Gives the next segment that has arrived. Its payload view is valid until the next call, or, if
+  // payload_stays(), until the segment has been answered or discarded.
   virtual bool try_receive(Segment* segment) = 0;
+  virtual bool payload_stays() const = 0;
 
-  // Forgets the segments that this end has taken from `source_qpn`, with `from` and later PSNs, and
-  // still refers to by pointer, so that their payload's memory may be freed.
-  virtual void discard(Qpn source_qpn, Psn from) = 0;
+  // Forgets the segments of this role that this end has taken from `source_qpn`, with `from` and
+  // later PSNs, and still refers to by pointer, so that their payload's memory may be freed. True
+  // if there were any.
+  virtual bool discard(Qpn source_qpn, SegmentRole role, Psn from) = 0;
 
   // True while something that this end took has not left it, or has arrived and was not received.
   virtual bool busy() const = 0;

@@ -47,14 +47,20 @@ class Loopback {
       *segment = in_.at(in_.head++);
       return true;
     }
-    void discard(Qpn source_qpn, Psn from) override {
+    bool payload_stays() const override { return true; }
+    bool discard(Qpn source_qpn, SegmentRole role, Psn from) override {
       std::uint64_t kept = out_.head;
       for (std::uint64_t i = out_.head; i != out_.tail; ++i) {
         const Segment& s = out_.at(i);
-        if (s.source_qpn == source_qpn && s.payload != nullptr && s.psn.since(from) >= 0) continue;
+        if (s.source_qpn == source_qpn && s.payload != nullptr && role_of(s.kind) == role &&
+            s.psn.since(from) >= 0) {
+          continue;
+        }
         out_.at(kept++) = s;
       }
+      const bool any = kept != out_.tail;
       out_.tail = kept;
+      return any;
     }
     bool busy() const override { return !out_.empty() || !in_.empty(); }
     bool closed() const override { return false; }

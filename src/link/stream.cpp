@@ -29,13 +29,14 @@ struct FrameHeader {
   Be32 source_qpn;
   Be32 destination_qpn;
   Be32 psn;
-  Be32 msn;
-  Be64 address;
+  Be32 msn_or_immediate;
+  Be64 address_or_original;
   Be32 rkey;
   Be32 message_bytes;
 };
 static_assert(sizeof(FrameHeader) == StreamLink::kHeaderBytes);
-static_assert(offsetof(FrameHeader, source_qpn) == 8 && offsetof(FrameHeader, address) == 24 &&
+static_assert(offsetof(FrameHeader, source_qpn) == 8 &&
+              offsetof(FrameHeader, address_or_original) == 24 &&
               offsetof(FrameHeader, message_bytes) == 36);
 // The buffer must hold any frame, and enough more that a call to recv fetches several.
 static_assert(kBufferBytes >= 2 * (StreamLink::kHeaderBytes + StreamLink::kMaxPayloadBytes));
@@ -45,10 +46,31 @@ bool is_known(SegmentKind kind) {
     case SegmentKind::kWriteFirst:
     case SegmentKind::kWriteMiddle:
     case SegmentKind::kWriteLast:
+    case SegmentKind::kWriteLastImmediate:
     case SegmentKind::kWriteOnly:
-    case SegmentKind::kAcknowledge: return true;
+    case SegmentKind::kWriteOnlyImmediate:
+    case SegmentKind::kReadRequest:
+    case SegmentKind::kReadResponseFirst:
+    case SegmentKind::kReadResponseMiddle:
+    case SegmentKind::kReadResponseLast:
+    case SegmentKind::kReadResponseOnly:
+    case SegmentKind::kAcknowledge:
+    case SegmentKind::kAtomicAcknowledge:
+    case SegmentKind::kCompareSwap:
+    case SegmentKind::kFetchAdd:
+    case SegmentKind::kMaskedCompareSwap:
+    case SegmentKind::kMaskedFetchAdd: return true;
   }
   return false;
+}
+
+bool has_no_payload(SegmentKind kind) {
+  return kind == SegmentKind::kAcknowledge || kind == SegmentKind::kAtomicAcknowledge ||
+         kind == SegmentKind::kReadRequest;
+}
+
+bool has_immediate(SegmentKind kind) {
+  return kind == SegmentKind::kWriteLastImmediate || kind == SegmentKind::kWriteOnlyImmediate;
 }
 
 FrameHeader encode(const Segment& s) {
@@ -60,8 +82,9 @@ FrameHeader encode(const Segment& s) {
   h.source_qpn = Be32::from_host(s.source_qpn.value);
   h.destination_qpn = Be32::from_host(s.destination_qpn.value);
   h.psn = Be32::from_host(s.psn.value);
-  h.msn = Be32::from_host(s.msn);
-  h.address = Be64::from_host(s.address);
+  h.msn_or_immediate = Be32::from_host(has_immediate(s.kind) ? s.immediate : s.msn);
+  h.address_or_original =
+      Be64::from_host(s.kind == SegmentKind::kAtomicAcknowledge ? s.original : s.address);
   h.rkey = Be32::from_host(s.rkey.value);
   h.message_bytes = Be32::from_host(s.message_bytes);
   return h;
@@ -75,8 +98,9 @@ Segment decode(const FrameHeader& h, const std::byte* payload) {
   s.source_qpn = Qpn(h.source_qpn.to_host());
   s.destination_qpn = Qpn(h.destination_qpn.to_host());
   s.psn = Psn(h.psn.to_host());
-  s.msn = h.msn.to_host();
-  s.address = h.address.to_host();
+  (has_immediate(s.kind) ? s.immediate : s.msn) = h.msn_or_immediate.to_host();
+  (s.kind == SegmentKind::kAtomicAcknowledge ? s.original : s.address) =
+      h.address_or_original.to_host();
   s.rkey = Rkey(h.rkey.to_host());
   s.message_bytes = h.message_bytes.to_host();
   s.payload_bytes = h.frame_bytes.to_host() - StreamLink::kHeaderBytes;
@@ -98,8 +122,10 @@ const char* find_fault(const FrameHeader& h) {
   const std::uint32_t numbers =
       h.source_qpn.to_host() | h.destination_qpn.to_host() | h.psn.to_host();
   if (numbers > Psn::kMask) return "a QPN or PSN beyond 24 bits";
-  if (kind == SegmentKind::kAcknowledge && h.frame_bytes.to_host() != StreamLink::kHeaderBytes) {
-    return "a payload on an acknowledge";
+  const std::uint32_t payload_bytes = h.frame_bytes.to_host() - StreamLink::kHeaderBytes;
+  if (has_no_payload(kind) && payload_bytes != 0) return "a payload where there can be none";
+  if (is_atomic(kind) && payload_bytes != kAtomicPayloadBytes) {
+    return "operands of the wrong length";
   }
   return nullptr;
 }

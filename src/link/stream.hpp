@@ -31,7 +31,8 @@ class StreamLink : public Link {
   // all once the connection is lost. A segment that no peer would accept closes the link.
   bool try_send(const Segment& segment) override;
   bool try_receive(Segment* segment) override;
-  void discard(Qpn /*source_qpn*/, Psn /*from*/) override {}
+  bool payload_stays() const override { return false; }
+  bool discard(Qpn, SegmentRole, Psn) override { return false; }
   bool busy() const override;
 
   // All segments that arrived whole are received first.

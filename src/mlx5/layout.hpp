@@ -329,6 +329,7 @@ inline constexpr Field next_send_psn{0x3c8, 24};
 inline constexpr Field cqn_snd{0x3e8, 24};
 inline constexpr Field log_rra_max{0x488, 3};
 inline constexpr Field atomic_mode{0x48c, 4};
+inline constexpr std::uint32_t kAtomicModeUpTo8Bytes = 3;
 inline constexpr Field rre{0x490, 1};
 inline constexpr Field rwe{0x491, 1};
 inline constexpr Field rae{0x492, 1};

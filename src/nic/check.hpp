@@ -5,64 +5,44 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "nic/atomic.hpp"
+#include "nic/refusal.hpp"
 #include "nic/tables.hpp"
 #include "peal/mlx5/cqe.hpp"
 #include "peal/mlx5/wqe.hpp"
 
 namespace peal::nic {
 
-// Why the NIC refused something. Each has a sentence in refusal_text().
-enum class Refusal : std::uint8_t {
-  kNone,
-  kWqeIndex,
-  kWqeQpn,
-  kWqeSize,
-  kWqeCrossesProducerIndex,
-  kOpcode,
-  kWqeSegments,
-  kInlineFlag,
-  kLkeyUnknown,
-  kLkeySwapped,
-  kLkeyStale,
-  kLkeyOtherPd,
-  kLocalRange,
-  kMessageTooLong,
-  kRkeyUnknown,
-  kRkeySwapped,
-  kRkeyStale,
-  kRkeyOtherPd,
-  kRemoteRange,
-  kRemoteAccess,
-  kRemoteWriteDisabled,
-  kDoorbellQpn,
-  kDoorbellJump,
-  kDoorbellWithoutRecord,
-  kRecordWithoutDoorbell,
-  kSequence,
-  kNoAnswer,
-  kInjected,
-  kCount,
-};
+// What an accepted WQE makes the NIC do.
+enum class Operation : std::uint8_t { kNop, kWrite, kRead, kAtomic, kWait, kDump };
 
-const char* refusal_text(Refusal reason);
-
-// What one accepted WQE asks for. `source` is resolved; the remote side is checked by the
+// What one accepted WQE asks for. Local memory is resolved; the remote side is checked by the
 // responder.
 struct Move {
+  Operation operation = Operation::kNop;
   std::uint8_t opcode = 0;
   std::uint8_t fm_ce_se = 0;
   std::uint32_t slots = 0;  // that the WQE occupies
-  const std::byte* source = nullptr;
+  // Where a write's payload comes from (in the WQE itself where it is inline), or where a read's
+  // lands and an atomic's old value.
+  std::byte* local = nullptr;
+  bool inlined = false;
+  bool has_immediate = false;
+  std::uint32_t immediate = 0;
   std::uint64_t remote_address = 0;
   Rkey rkey;
   std::uint32_t bytes = 0;
+  AtomicOperands operands;
+  std::uint32_t wait_cq = 0;
+  std::uint32_t wait_number = 0;
 };
 
 struct CheckResult {
   Refusal refusal = Refusal::kNone;
   mlx5::Syndrome syndrome = mlx5::Syndrome::kNone;
   std::uint8_t vendor_syndrome = 0;
-  Move move;  // opcode, fm_ce_se and slots are set even on a refusal
+  std::uint64_t warned = 0;  // a bit for each rule that was broken, and is not kept strictly
+  Move move;                 // opcode, fm_ce_se and slots are set even on a refusal
 };
 
 // Vendor syndromes as logs of real NICs show them beside the syndrome; nothing depends on them.
@@ -71,6 +51,7 @@ inline constexpr std::uint8_t kVendorRemoteAccess = 0x88;
 inline constexpr std::uint8_t kVendorFlushed = 0xf9;
 inline constexpr std::uint8_t kVendorQpOperation = 0x68;
 inline constexpr std::uint8_t kVendorRetryExceeded = 0x81;
+inline constexpr std::uint8_t kVendorBadResponse = 0x67;
 
 // A use of memory: `bytes` from `address` under `key`, which must allow `access`.
 struct RegionUse {
@@ -86,7 +67,7 @@ struct RegionRefusals {
 };
 inline constexpr RegionRefusals kLocalRefusals = {Refusal::kLkeyUnknown, Refusal::kLkeySwapped,
                                                   Refusal::kLkeyStale,   Refusal::kLkeyOtherPd,
-                                                  Refusal::kLocalRange,  Refusal::kLocalRange};
+                                                  Refusal::kLocalAccess, Refusal::kLocalRange};
 inline constexpr RegionRefusals kRemoteRefusals = {Refusal::kRkeyUnknown,  Refusal::kRkeySwapped,
                                                    Refusal::kRkeyStale,    Refusal::kRkeyOtherPd,
                                                    Refusal::kRemoteAccess, Refusal::kRemoteRange};
@@ -110,72 +91,208 @@ inline Refusal check_region(const RegionUse& use, std::uint32_t pd, const Tables
   return Refusal::kNone;
 }
 
-// Checks the WQE in `slot`, fetched for ring index `index` of `qp`, of which `posted` slots from
-// `index` on have been announced.
-inline CheckResult check(const mlx5::Slot& slot, std::uint64_t index, std::uint64_t posted,
-                         const QpEntry& qp, const Tables& tables) {
-  using mlx5::Syndrome;
-  CheckResult r;
-  const mlx5::CtrlSeg ctrl = mlx5::decode_ctrl(slot.segment[0]);
-  r.move.opcode = ctrl.opcode;
-  r.move.fm_ce_se = ctrl.fm_ce_se;
-  r.move.slots = ctrl.ds == 0 ? 1 : (ctrl.ds + 3u) / 4u;
+// Checks one WQE of `qp`, fetched for ring index `index`, of which `posted` slots from `index` on
+// have been announced. `wqe` holds all its segments as far as they were announced: at least four.
+// A rule that is waived (Tables::rules) leaves a mark in `warned`, or nothing.
+class WqeCheck {
+ public:
+  WqeCheck(const mlx5::Words16* wqe, std::uint64_t index, std::uint64_t posted, const QpEntry& qp,
+           const Tables& tables, CheckResult* result)
+      : wqe_(wqe), index_(index), posted_(posted), qp_(qp), tables_(tables), r_(*result) {}
 
-  const auto refuse = [&r](Refusal why, Syndrome syndrome, std::uint8_t vendor) {
-    r.refusal = why;
-    r.syndrome = syndrome;
-    r.vendor_syndrome = vendor;
-    return r;
-  };
-  const auto refuse_operation = [&refuse](Refusal why) {
-    return refuse(why, Syndrome::kLocalQpOperation, kVendorQpOperation);
-  };
+  void run() {
+    const mlx5::CtrlSeg ctrl = mlx5::decode_ctrl(wqe_[0]);
+    Move& m = r_.move;
+    m.opcode = ctrl.opcode;
+    m.fm_ce_se = ctrl.fm_ce_se;
+    m.slots = ctrl.ds == 0 ? 1 : (ctrl.ds + 3u) / 4u;
+    if (ctrl.wqe_index != static_cast<std::uint16_t>(index_) && breaks(Refusal::kWqeIndex)) {
+      return refuse_operation(Refusal::kWqeIndex);
+    }
+    if (ctrl.qpn != qp_.qpn && breaks(Refusal::kWqeQpn)) return refuse_operation(Refusal::kWqeQpn);
+    if (ctrl.ds == 0 || ctrl.ds > kMaxWqeSegments) return refuse_operation(Refusal::kWqeSize);
+    if (m.slots > posted_) return refuse_operation(Refusal::kWqeCrossesProducerIndex);
 
-  if (ctrl.wqe_index != static_cast<std::uint16_t>(index)) {
-    return refuse_operation(Refusal::kWqeIndex);
-  }
-  if (ctrl.qpn != qp.qpn) return refuse_operation(Refusal::kWqeQpn);
-  if (ctrl.ds == 0 || ctrl.ds > kMaxWqeSegments) return refuse_operation(Refusal::kWqeSize);
-  if (r.move.slots > posted) return refuse_operation(Refusal::kWqeCrossesProducerIndex);
-
-  switch (static_cast<mlx5::Opcode>(ctrl.opcode)) {
-    case mlx5::Opcode::kNop:
+    switch (static_cast<mlx5::Opcode>(ctrl.opcode)) {
       // Clients post it with ds 1 or 2; what follows the ctrl segment is not read.
-      return r;
-    case mlx5::Opcode::kRdmaWrite: break;
-    default: return refuse_operation(Refusal::kOpcode);
+      case mlx5::Opcode::kNop: return;
+      case mlx5::Opcode::kRdmaWriteImm:
+        m.has_immediate = true;
+        m.immediate = ctrl.imm;
+        [[fallthrough]];
+      case mlx5::Opcode::kRdmaWrite: return write(ctrl.ds);
+      case mlx5::Opcode::kRdmaRead: return read(ctrl.ds);
+      case mlx5::Opcode::kFetchAdd:
+        m.operands.swap_or_add = mlx5::decode_atomic(wqe_[2]).swap_or_add;
+        return atomic(ctrl.ds, 4, 8);
+      case mlx5::Opcode::kCompareSwap: {
+        const mlx5::AtomicSeg s = mlx5::decode_atomic(wqe_[2]);
+        m.operands = {s.swap_or_add, s.compare, ~std::uint64_t{0}, ~std::uint64_t{0}};
+        return atomic(ctrl.ds, 4, 8);
+      }
+      case mlx5::Opcode::kMaskedFetchAdd:
+      case mlx5::Opcode::kMaskedCompareSwap: return masked_atomic(ctrl);
+      case mlx5::Opcode::kWait: return wait(ctrl.ds);
+      case mlx5::Opcode::kDump: return dump(ctrl.ds);
+      default: return refuse_operation(Refusal::kOpcode);
+    }
   }
 
-  if (ctrl.ds != 3) return refuse_operation(Refusal::kWqeSegments);
-  const mlx5::RaddrSeg raddr = mlx5::decode_raddr(slot.segment[1]);
-  const mlx5::DataSeg data = mlx5::decode_data(slot.segment[2]);
-  if ((data.byte_count & mlx5::kInlineFlag) != 0) return refuse_operation(Refusal::kInlineFlag);
-  r.move.remote_address = raddr.address;
-  r.move.rkey = raddr.rkey;
-  r.move.bytes = data.byte_count;
-  // A write of length 0 touches no memory, so its keys and addresses are not looked at.
-  if (data.byte_count == 0) return r;
-
-  if (data.byte_count > (std::uint64_t{1} << qp.log_msg_max)) {
-    return refuse(Refusal::kMessageTooLong, Syndrome::kLocalLength, kVendorQpOperation);
+ private:
+  // Whether a rule that can be waived is kept; takes note where it is only warned of.
+  bool breaks(Refusal rule) {
+    const Strictness level = tables_.rules[static_cast<std::size_t>(rule)];
+    if (level == Strictness::kWarn) r_.warned |= std::uint64_t{1} << static_cast<unsigned>(rule);
+    return level == Strictness::kRefuse;
   }
-  std::byte* memory = nullptr;
-  const Refusal why = check_region({data.lkey.value, data.address, data.byte_count, 0}, qp.pd,
-                                   tables, kLocalRefusals, &memory);
-  if (why != Refusal::kNone) return refuse(why, Syndrome::kLocalProtection, kVendorLocalProtection);
-  r.move.source = memory;
+  void refuse(Refusal why, mlx5::Syndrome syndrome, std::uint8_t vendor) {
+    r_.refusal = why;
+    r_.syndrome = syndrome;
+    r_.vendor_syndrome = vendor;
+  }
+  void refuse_operation(Refusal why) {
+    return refuse(why, mlx5::Syndrome::kLocalQpOperation, kVendorQpOperation);
+  }
+  // Fewer segments than needed cannot be waived.
+  bool wrong_segments(std::uint32_t ds, std::uint32_t needed) {
+    return ds < needed || (ds > needed && breaks(Refusal::kWqeSegments));
+  }
+  void set_remote() {
+    const mlx5::RaddrSeg raddr = mlx5::decode_raddr(wqe_[1]);
+    r_.move.remote_address = raddr.address;
+    r_.move.rkey = raddr.rkey;
+  }
+  void resolve(const mlx5::DataSeg& data, std::uint32_t access) {
+    std::byte* memory = nullptr;
+    const Refusal why = check_region({data.lkey.value, data.address, data.byte_count, access},
+                                     qp_.pd, tables_, kLocalRefusals, &memory);
+    if (why != Refusal::kNone) {
+      return refuse(why, mlx5::Syndrome::kLocalProtection, kVendorLocalProtection);
+    }
+    r_.move.local = memory;
+  }
+  bool too_long(std::uint32_t bytes) {
+    return bytes > (std::uint64_t{1} << qp_.log_msg_max) && breaks(Refusal::kMessageTooLong);
+  }
+
+  void write(std::uint32_t ds) {
+    if (ds < 3) return refuse_operation(Refusal::kWqeSegments);
+    r_.move.operation = Operation::kWrite;
+    set_remote();
+    const mlx5::DataSeg data = mlx5::decode_data(wqe_[2]);
+    if ((data.byte_count & mlx5::kInlineFlag) != 0) return inline_write(ds);
+    if (wrong_segments(ds, 3)) return refuse_operation(Refusal::kWqeSegments);
+    r_.move.bytes = data.byte_count;
+    // A write of length 0 touches no memory, so its keys and addresses are not looked at.
+    if (data.byte_count == 0) return;
+    if (too_long(data.byte_count)) {
+      return refuse(Refusal::kMessageTooLong, mlx5::Syndrome::kLocalLength, kVendorQpOperation);
+    }
+    return resolve(data, 0);
+  }
+
+  void inline_write(std::uint32_t ds) {
+    const std::uint32_t bytes = mlx5::decode_inline(wqe_[2]).bytes;
+    const std::uint32_t room = (ds - 2) * mlx5::kSegmentBytes - mlx5::kInlineHeaderBytes;
+    if (bytes > room) return refuse_operation(Refusal::kInlineLength);
+    if (wrong_segments(ds, mlx5::ds_of_inline(bytes))) {
+      return refuse_operation(Refusal::kWqeSegments);
+    }
+    r_.move.bytes = bytes;
+    r_.move.inlined = true;
+    const auto* segment = reinterpret_cast<const std::byte*>(&wqe_[2]);
+    r_.move.local = const_cast<std::byte*>(segment + mlx5::kInlineHeaderBytes);
+  }
+
+  void read(std::uint32_t ds) {
+    if (wrong_segments(ds, 3)) return refuse_operation(Refusal::kWqeSegments);
+    r_.move.operation = Operation::kRead;
+    set_remote();
+    const mlx5::DataSeg data = mlx5::decode_data(wqe_[2]);
+    if ((data.byte_count & mlx5::kInlineFlag) != 0) return refuse_operation(Refusal::kInlineFlag);
+    r_.move.bytes = data.byte_count;
+    if (data.byte_count == 0) return;
+    if (too_long(data.byte_count)) {
+      return refuse(Refusal::kMessageTooLong, mlx5::Syndrome::kLocalLength, kVendorQpOperation);
+    }
+    return resolve(data, kLocalWrite);
+  }
+
+  // Its data segment is the last of `needed`.
+  void atomic(std::uint32_t ds, std::uint32_t needed, std::uint32_t bytes) {
+    if (wrong_segments(ds, needed)) return refuse_operation(Refusal::kWqeSegments);
+    r_.move.operation = Operation::kAtomic;
+    set_remote();
+    const mlx5::DataSeg data = mlx5::decode_data(wqe_[needed - 1]);
+    if ((data.byte_count & mlx5::kInlineFlag) != 0) return refuse_operation(Refusal::kInlineFlag);
+    if (data.byte_count != bytes) return refuse_operation(Refusal::kAtomicSize);
+    r_.move.bytes = bytes;
+    return resolve(data, kLocalWrite);
+  }
+
+  void masked_atomic(const mlx5::CtrlSeg& ctrl) {
+    const bool swaps = static_cast<mlx5::Opcode>(ctrl.opcode) == mlx5::Opcode::kMaskedCompareSwap;
+    AtomicOperands& o = r_.move.operands;
+    if (ctrl.opmod == mlx5::kMaskedAtomic4Bytes) {
+      const mlx5::MaskedAtomic4Seg s = mlx5::decode_masked_atomic4(wqe_[2]);
+      o = {s.swap_or_add, s.compare, s.swap_mask, s.compare_mask};
+      return atomic(ctrl.ds, 4, 4);
+    }
+    if (ctrl.opmod != mlx5::kMaskedAtomic8Bytes) return refuse_operation(Refusal::kAtomicOpmod);
+    const mlx5::AtomicSeg s = mlx5::decode_atomic(wqe_[2]);
+    o.swap_or_add = s.swap_or_add;
+    o.compare = s.compare;
+    if (!swaps) return atomic(ctrl.ds, 4, 8);
+    if (ctrl.ds < 5) return refuse_operation(Refusal::kWqeSegments);
+    const mlx5::AtomicSeg masks = mlx5::decode_atomic(wqe_[3]);
+    o.swap_mask = masks.swap_or_add;
+    o.compare_mask = masks.compare;
+    return atomic(ctrl.ds, 5, 8);
+  }
+
+  void wait(std::uint32_t ds) {
+    if (wrong_segments(ds, 2)) return refuse_operation(Refusal::kWqeSegments);
+    r_.move.operation = Operation::kWait;
+    const std::uint64_t words = swap_bytes(wqe_[1].hi);
+    r_.move.wait_number = static_cast<std::uint32_t>(words >> 32);
+    r_.move.wait_cq = static_cast<std::uint32_t>(words & 0xffffff);
+    if (r_.move.wait_cq == 0 || r_.move.wait_cq >= kMaxCqs || !tables_.cqs[r_.move.wait_cq].used) {
+      return refuse_operation(Refusal::kWaitCq);
+    }
+  }
+
+  void dump(std::uint32_t ds) {
+    if (wrong_segments(ds, 2)) return refuse_operation(Refusal::kWqeSegments);
+    r_.move.operation = Operation::kDump;
+    const mlx5::DataSeg data = mlx5::decode_data(wqe_[1]);
+    if ((data.byte_count & mlx5::kInlineFlag) != 0) return refuse_operation(Refusal::kInlineFlag);
+    r_.move.bytes = data.byte_count;
+    if (data.byte_count != 0) resolve(data, 0);
+  }
+
+  const mlx5::Words16* wqe_;
+  std::uint64_t index_;
+  std::uint64_t posted_;
+  const QpEntry& qp_;
+  const Tables& tables_;
+  CheckResult& r_;
+};
+
+inline CheckResult check(const mlx5::Words16* wqe, std::uint64_t index, std::uint64_t posted,
+                         const QpEntry& qp, const Tables& tables) {
+  CheckResult r;
+  WqeCheck(wqe, index, posted, qp, tables, &r).run();
   return r;
 }
 
-// The responder's side: may `qp` be written at [address, address + bytes) under `rkey`?
-// On Refusal::kNone *target is the memory.
-inline Refusal check_remote_write(std::uint64_t address, Rkey rkey, std::uint64_t bytes,
-                                  const QpEntry& qp, const Tables& tables, std::byte** target) {
-  *target = nullptr;
-  if (!qp.remote_write_enabled) return Refusal::kRemoteWriteDisabled;
+// The responder's side: may `qp` be written (or read, or both at once) at [address, address +
+// bytes) under `rkey`, as `access` says? On Refusal::kNone *memory is where; null for length 0.
+inline Refusal check_remote(std::uint64_t address, Rkey rkey, std::uint64_t bytes,
+                            std::uint32_t access, const QpEntry& qp, const Tables& tables,
+                            std::byte** memory) {
+  *memory = nullptr;
   if (bytes == 0) return Refusal::kNone;
-  return check_region({rkey.value, address, bytes, kRemoteWrite}, qp.pd, tables, kRemoteRefusals,
-                      target);
+  return check_region({rkey.value, address, bytes, access}, qp.pd, tables, kRemoteRefusals, memory);
 }
 
 // How a WQE ended.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "nic/known_fields.hpp"
 #include "peal/mlx5/doorbell.hpp"
 
 namespace peal::nic {
@@ -30,6 +31,7 @@ enum Syndrome : std::uint32_t {
   kNoRemoteQp = 0x00bd,
   kInUse = 0x00be,
   kTableFull = 0x00bf,
+  kReservedBits = 0x00c0,
 };
 
 // The first free entry from 1 on, or 0.
@@ -83,6 +85,9 @@ Commands::Answer Commands::dispatch(std::span<const std::byte> in, std::span<std
   if (shape == std::end(kShapes)) return {Status::kBadOpcode, kUnknownOpcode};
   if (in.size() < shape->in_bytes) return {Status::kBadInputLength, kShortInput};
   if (out.size() < shape->out_bytes) return {Status::kBadOutputLength, kShortOutput};
+  if (sets_unknown_field(opcode, in) && rule_is_kept(Refusal::kReservedField, in)) {
+    return {Status::kBadParameter, kReservedBits};
+  }
   ++tables_.epoch;
 
   switch (opcode) {
@@ -94,6 +99,13 @@ Commands::Answer Commands::dispatch(std::span<const std::byte> in, std::span<std
     case CommandOpcode::kQueryQp: return query_qp(in, out);
     default: return modify_qp(opcode, in);
   }
+}
+
+bool Commands::rule_is_kept(Refusal rule, std::span<const std::byte> in) {
+  // Where a command names a QP it does so in one place.
+  const auto qpn = static_cast<std::uint32_t>(get(in.data(), mlx5::devx::modify_qp::qpn));
+  const QpEntry* qp = tables_.find_qp(Qpn(qpn));
+  return events_.rule_broken(rule, qp == nullptr ? 0 : tables_.index_of(*qp));
 }
 
 Commands::Answer Commands::query_hca_cap(std::span<const std::byte> in, std::span<std::byte> out) {
@@ -141,6 +153,15 @@ Commands::Answer Commands::create_cq(std::span<const std::byte> in, std::span<st
           ? umem_range(umem, offset, std::uint64_t{mlx5::kCqeBytes} << log_size, mlx5::kCqeBytes)
           : nullptr;
   if (ring == nullptr) return {Status::kBadParameter, kBadRingUmem};
+  // Clients that set oi give none: the record is then never read.
+  const auto record_umem = static_cast<std::uint32_t>(get(context, cqc::dbr_umem_id));
+  const std::byte* record = get(context, cqc::dbr_umem_valid) == 1
+                                ? umem_range(record_umem, get(context, cqc::dbr_addr),
+                                             mlx5::kDbrecBytes, mlx5::kDbrecBytes)
+                                : nullptr;
+  if (record == nullptr && get(context, cqc::oi) == 0) {
+    return {Status::kBadParameter, kBadRecordUmem};
+  }
 
   const std::uint32_t index = first_free(tables_.cqs, [](const CqEntry& cq) { return !cq.used; });
   if (index == 0) return {Status::kNoResources, kTableFull};
@@ -148,10 +169,14 @@ Commands::Answer Commands::create_cq(std::span<const std::byte> in, std::span<st
   cq.used = true;
   cq.log_size = log_size;
   cq.ring = reinterpret_cast<mlx5::Cqe*>(ring);
+  cq.collapsed = get(context, cqc::cc) == 1;
+  cq.ignores_overrun = get(context, cqc::oi) == 1;
   cq.uar = uar;
+  cq.consumer_record = reinterpret_cast<const std::uint32_t*>(record);
   tables_.cqs[index] = cq;
-  cq_umems_[index] = {umem, 0};
+  cq_umems_[index] = {umem, record == nullptr ? 0 : record_umem};
   ++tables_.umems[umem].users;
+  if (record != nullptr) ++tables_.umems[record_umem].users;
   set(out.data(), create::cqn, index);
   return {};
 }
@@ -165,6 +190,7 @@ Commands::Answer Commands::destroy_cq(std::span<const std::byte> in) {
     if (qp.qpn.value != 0 && qp.cq == index) return {Status::kResourceBusy, kInUse};
   }
   --tables_.umems[cq_umems_[index].ring].users;
+  if (cq_umems_[index].dbrec != 0) --tables_.umems[cq_umems_[index].dbrec].users;
   tables_.cqs[index] = CqEntry{};
   return {};
 }
@@ -255,6 +281,10 @@ Commands::Answer Commands::modify_qp(CommandOpcode opcode, std::span<const std::
     return {};
   }
 
+  const auto mask = static_cast<std::uint32_t>(get(in.data(), modify::opt_param_mask));
+  if ((mask & ~kKnownOptParams) != 0 && rule_is_kept(Refusal::kOptParamMask, in)) {
+    return {Status::kBadParameter, kReservedBits};
+  }
   const std::byte* context = at(in.data(), modify::qpc);
   std::byte* kept = contexts_[index].data();
   const auto keep = [context, kept](Field f) { set(kept, f, get(context, f)); };
@@ -268,6 +298,7 @@ Commands::Answer Commands::modify_qp(CommandOpcode opcode, std::span<const std::
       qp->remote_write_enabled = get(context, qpc::rwe) == 1;
       qp->remote_read_enabled = get(context, qpc::rre) == 1;
       qp->remote_atomic_enabled = get(context, qpc::rae) == 1;
+      qp->atomic_mode = static_cast<std::uint8_t>(get(context, qpc::atomic_mode));
       for (const Field f : {qpc::rwe, qpc::rre, qpc::rae, qpc::atomic_mode, port}) keep(f);
       qp->state = QpState::kInit;
       return {};
@@ -284,6 +315,7 @@ Commands::Answer Commands::modify_qp(CommandOpcode opcode, std::span<const std::
       qp->mtu = static_cast<std::uint8_t>(mtu);
       qp->log_msg_max = static_cast<std::uint8_t>(log_msg_max);
       qp->remote_qpn = Qpn(static_cast<std::uint32_t>(get(context, qpc::remote_qpn)));
+      qp->log_rra_max = static_cast<std::uint8_t>(get(context, qpc::log_rra_max));
       qp->next_receive_psn = Psn(static_cast<std::uint32_t>(get(context, qpc::next_rcv_psn)));
       for (const Field f : {qpc::mtu, qpc::log_msg_max, qpc::remote_qpn, qpc::next_rcv_psn,
                             qpc::min_rnr_nak, qpc::log_rra_max}) {
@@ -300,6 +332,7 @@ Commands::Answer Commands::modify_qp(CommandOpcode opcode, std::span<const std::
                             within(qpc::primary_address_path, ads::ack_timeout)}) {
         keep(f);
       }
+      qp->log_sra_max = static_cast<std::uint8_t>(get(context, qpc::log_sra_max));
       qp->retry_count = static_cast<std::uint8_t>(get(context, qpc::retry_count));
       qp->ack_timeout = static_cast<std::uint8_t>(
           get(context, within(qpc::primary_address_path, ads::ack_timeout)));
@@ -354,6 +387,7 @@ bool Commands::free_uar(std::uint32_t uar) {
   for (const CqEntry& cq : tables_.cqs) {
     if (cq.used && cq.uar == uar) return false;
   }
+  events_.uar_freed(tables_.uars[uar]);
   tables_.uars[uar] = UarEntry{};
   return true;
 }

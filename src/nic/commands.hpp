@@ -19,6 +19,9 @@ class QueueEvents {
   virtual void qp_created(std::uint32_t qp) = 0;
   virtual void qp_destroyed(std::uint32_t qp) = 0;
   virtual void qp_reset(std::uint32_t qp) = 0;
+  virtual void uar_freed(const UarEntry& uar) = 0;
+  // A command broke a rule: true if it must fail. `qp` is 0 where none is concerned.
+  virtual bool rule_broken(Refusal reason, std::uint32_t qp) = 0;
   virtual void qp_receives_from(std::uint32_t qp, Psn psn) = 0;
   virtual void qp_sends_from(std::uint32_t qp, Psn psn) = 0;
   // A region or ring memory is about to be freed by the client.
@@ -69,6 +72,8 @@ class Commands {
   using Context = std::array<std::byte, 232>;  // a qpc, as the client wrote it
 
   Answer dispatch(std::span<const std::byte> in, std::span<std::byte> out);
+  // `rule` is broken by the command `in`: true if that must fail.
+  bool rule_is_kept(Refusal rule, std::span<const std::byte> in);
   Answer query_hca_cap(std::span<const std::byte> in, std::span<std::byte> out);
   Answer create_cq(std::span<const std::byte> in, std::span<std::byte> out);
   Answer destroy_cq(std::span<const std::byte> in);

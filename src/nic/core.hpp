@@ -9,6 +9,7 @@
 
 #include "link/link.hpp"
 #include "nic/commands.hpp"
+#include "nic/refusal.hpp"
 #include "nic/requester.hpp"
 #include "nic/responder.hpp"
 
@@ -22,10 +23,14 @@ struct CoreOptions {
   // Where the WQE counter of a QP starts: near a wrap, for instance. Hardware starts at 0.
   std::uint64_t first_wqe_index = 0;
   std::uint8_t log_max_message = kLogMaxMessage;
-  // How long a doorbell and its doorbell record may disagree before the client is at fault. A
-  // second suits threads, which may be suspended between the two stores; a virtual clock can be
-  // stricter.
+  // How long a doorbell and its doorbell record may disagree, and a WAIT may wait, before the
+  // client is at fault. A second suits threads, which may be suspended between the two stores; a
+  // virtual clock can be stricter.
   std::uint64_t record_grace_ns = 1'000'000'000;
+  WriteOrder order = WriteOrder::kRelaxed;
+  DoorbellSource doorbell_source = DoorbellSource::kRegister;
+  Rules rules = default_rules();
+  Notify notify = {};  // told of each broken rule that is not off
 };
 
 template <class M>
@@ -34,10 +39,13 @@ class Core final : private QueueEvents {
   Core(const CoreOptions& options, link::Link& link)
       : options_(options),
         tables_(std::make_unique<Tables>()),
+        rules_(tables_->rules, options.notify),
         link_(link),
-        requester_(*tables_, link, {options.null_payload, options.record_grace_ns}),
-        responder_(*tables_, link),
+        requester_(*tables_, link, rules_,
+                   {options.null_payload, options.doorbell_source, options.record_grace_ns}),
+        responder_(*tables_, link, rules_, options.order),
         commands_(*tables_, *this, {options.log_max_message}) {
+    tables_->rules = options.rules;
     tables_->qpn_base = options.nic_number * kMaxQps;
     tables_->key_base = options.nic_number * kMaxKeys;
   }
@@ -48,7 +56,8 @@ class Core final : private QueueEvents {
   bool step(std::uint64_t now_ns) {
     now_ns_ = now_ns;
     bool worked = receive();
-    worked |= responder_.send_acknowledgements();
+    responder_.place_late();
+    worked |= responder_.send_answers();
     worked |= requester_.step(now_ns);
     return worked;
   }
@@ -57,6 +66,8 @@ class Core final : private QueueEvents {
   const Tables& tables() const { return *tables_; }
   const CoreOptions& options() const { return options_; }
   const DropCounters& drops() const { return responder_.drops(); }
+  // The rules that were broken where no QP was concerned.
+  const ReasonCounts& reasons() const { return reasons_; }
 
   // The following name a QP by its number; an unknown one is ignored or answers with nothing.
   void arm_faults(Qpn qpn, const std::vector<Fault>& faults) {
@@ -90,8 +101,8 @@ class Core final : private QueueEvents {
       QpEntry* qp = tables_->find_qp(segment.destination_qpn);
       if (qp == nullptr) {
         responder_.count_unknown_qp();
-      } else if (segment.kind == link::SegmentKind::kAcknowledge) {
-        if (!requester_.acknowledge(*qp, segment, now_ns_)) responder_.count_wrong_source();
+      } else if (link::role_of(segment.kind) == link::SegmentRole::kResponse) {
+        if (!requester_.respond(*qp, segment, now_ns_)) responder_.count_wrong_source();
       } else {
         responder_.receive(*qp, segment, requester_.own_counters(index_of(qp->qpn)));
       }
@@ -111,14 +122,24 @@ class Core final : private QueueEvents {
     requester_.reset(qp);
     responder_.reset(qp);
   }
+  void uar_freed(const UarEntry& uar) override {
+    if (requester_.left_behind(uar)) rules_.broken(Refusal::kDoorbellLeftBehind, reasons_, Qpn());
+  }
+  bool rule_broken(Refusal reason, std::uint32_t qp) override {
+    return rules_.broken(reason, qp == 0 ? reasons_ : requester_.own_counters(qp).reasons,
+                         tables_->qps[qp].qpn);
+  }
   void qp_receives_from(std::uint32_t qp, Psn psn) override { responder_.start_at_psn(qp, psn); }
   void qp_sends_from(std::uint32_t qp, Psn psn) override { requester_.start_at_psn(qp, psn); }
   void memory_forgotten(const std::byte* begin, const std::byte* end) override {
     requester_.forget_memory(begin, end, now_ns_);
+    responder_.forget_memory(begin, end);
   }
 
   CoreOptions options_;
   std::unique_ptr<Tables> tables_;
+  RuleBook rules_;
+  ReasonCounts reasons_;
   link::Link& link_;
   std::uint64_t now_ns_ = 0;
   Requester<M> requester_;

@@ -67,7 +67,8 @@ class ArmedFaults {
       switch (f.fault.kind) {
         case FaultKind::kCorrupt:
           if (r->refusal != Refusal::kNone || r->move.bytes == 0) break;
-          r->move.source = flipped(r->move);
+          if (r->move.operation != Operation::kWrite) break;
+          r->move.local = flipped(r->move);
           f.reached = true;
           break;
         case FaultKind::kNoop:
@@ -95,10 +96,10 @@ class ArmedFaults {
   };
 
   // A copy with one bit wrong, kept as long as the QP: segments refer to it.
-  const std::byte* flipped(const Move& move) {
+  std::byte* flipped(const Move& move) {
     corrupted_.push_back(std::make_unique<std::byte[]>(move.bytes));
     std::byte* copy = corrupted_.back().get();
-    std::memcpy(copy, move.source, move.bytes);
+    std::memcpy(copy, move.local, move.bytes);
     copy[move.bytes / 2] ^= std::byte{0x01};
     return copy;
   }

@@ -1,40 +1,53 @@
-// The sending half of the NIC: doorbells, fetching, segments out, acknowledgements in, CQEs.
+// The sending half of the NIC: doorbells, fetching, requests out, answers in, CQEs.
 // Does bounded work a step and never blocks; time comes as an argument. Runs on one thread.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "link/link.hpp"
 #include "nic/check.hpp"
 #include "nic/counters.hpp"
-#include "nic/faults.hpp"
-#include "nic/record_check.hpp"
+#include "nic/cq_writer.hpp"
+#include "nic/send_state.hpp"
 #include "nic/tables.hpp"
 #include "peal/mlx5/doorbell.hpp"
 
 namespace peal::nic {
+
+// Which of a doorbell's two words says how far the client has posted.
+enum class DoorbellSource : std::uint8_t {
+  kRegister,  // the doorbell itself
+  kRecord,    // the doorbell record, read until it has caught up with what was rung
+};
 
 template <class M>
 class Requester {
  public:
   struct Options {
     bool null_payload = false;
-    // How long a doorbell and its record may disagree.
-    std::uint64_t record_grace_ns = 0;
+    DoorbellSource doorbell_source = DoorbellSource::kRegister;
+    // How long a doorbell and its record may disagree, and a WAIT may wait.
+    std::uint64_t grace_ns = 0;
   };
 
-  Requester(Tables& tables, link::Link& link, Options options)
-      : tables_(tables), link_(link), options_(options), queues_(kMaxQps) {}
+  Requester(Tables& tables, link::Link& link, const RuleBook& rules, Options options)
+      : tables_(tables),
+        link_(link),
+        rules_(rules),
+        options_(options),
+        cq_writer_(tables, rules),
+        queues_(kMaxQps) {}
 
   // ---- Control, between steps ------------------------------------------------------------------
 
   // An empty ring whose first WQE has index `first_index`.
   void create(std::uint32_t qp_index, std::uint64_t first_index) {
-    queues_[qp_index] = std::make_unique<Queue>();
-    Queue& s = *queues_[qp_index];
+    queues_[qp_index] = std::make_unique<SendState>();
+    SendState& s = *queues_[qp_index];
     s.outstanding.resize(tables_.qps[qp_index].depth());
     s.fetched = s.posted = first_index;
     active_.push_back(qp_index);
@@ -53,14 +66,18 @@ class Requester {
     destroy(qp_index);
     create(qp_index, 0);
     queues_[qp_index]->counters = counters;
+    queues_[qp_index]->counters.first_error = {};
   }
 
   void start_at_psn(std::uint32_t qp_index, Psn psn) {
     queues_[qp_index]->next_psn = queues_[qp_index]->oldest_psn = psn;
   }
 
+  // True if the register of a page on which no QP rings any more was rung and never looked at.
+  bool left_behind(const UarEntry& uar) { return take_doorbell(uar) != 0; }
+
   void arm(std::uint32_t qp_index, const std::vector<Fault>& faults) {
-    Queue& s = *queues_[qp_index];
+    SendState& s = *queues_[qp_index];
     s.faults.arm(faults, s.posted);
   }
 
@@ -70,24 +87,25 @@ class Requester {
   }
 
   QpCounters counters(std::uint32_t qp_index) const {
-    const Queue& s = *queues_[qp_index];
+    const SendState& s = *queues_[qp_index];
     QpCounters c = s.counters;
     c.producer_index = s.posted;
     c.consumer_index = s.fetched;
     return c;
   }
   QpCounters& own_counters(std::uint32_t qp_index) { return queues_[qp_index]->counters; }
+  const SendState& state(std::uint32_t qp_index) const { return *queues_[qp_index]; }
 
-  // The memory [begin, end) is about to be freed: no WQE may read it any more.
+  // The memory [begin, end) is about to be freed: no WQE may use it any more.
   void forget_memory(const std::byte* begin, const std::byte* end, std::uint64_t now_ns) {
     for (const std::uint32_t i : active_) {
-      Queue& s = *queues_[i];
+      SendState& s = *queues_[i];
       for (std::uint64_t k = s.head; k != s.tail; ++k) {
-        Outstanding& o = s.outstanding[k & s.mask()];
-        if (o.phase == Phase::kDone || o.source < begin || o.source >= end) continue;
-        link_.discard(tables_.qps[i].qpn, o.first_psn);
-        fail(s, o, Refusal::kLkeyStale, mlx5::Syndrome::kLocalProtection, kVendorLocalProtection,
-             now_ns);
+        Outstanding& o = s.at(k);
+        if (o.phase == Phase::kDone || o.local < begin || o.local >= end) continue;
+        link_.discard(tables_.qps[i].qpn, link::SegmentRole::kRequest, o.first_psn);
+        fail(tables_.qps[i], s, o, Refusal::kLkeyStale, mlx5::Syndrome::kLocalProtection,
+             kVendorLocalProtection, now_ns);
         break;
       }
     }
@@ -95,7 +113,7 @@ class Requester {
 
   // True when nothing that was announced is unfinished.
   bool quiet(std::uint32_t qp_index) const {
-    const Queue& s = *queues_[qp_index];
+    const SendState& s = *queues_[qp_index];
     return s.fetched == s.posted && s.head == s.tail;
   }
 
@@ -106,7 +124,8 @@ class Requester {
     for (const std::uint32_t i : active_) worked |= look_at_doorbell(i);
     for (const std::uint32_t i : active_) {
       QpEntry& qp = tables_.qps[i];
-      Queue& s = *queues_[i];
+      SendState& s = *queues_[i];
+      if (s.catching_up) announce_from_record(qp, s);
       if (qp.state == QpState::kRts && s.record_check.due(now_ns)) check_record(qp, s, now_ns);
       if (qp.answer_timeout_ns() != 0) check_answer(qp, s, now_ns);
       if (qp.state == QpState::kRts) worked |= fetch_and_send(qp, s, now_ns);
@@ -117,37 +136,15 @@ class Requester {
     return worked;
   }
 
-  // False when the answer is not for this queue to take.
-  bool acknowledge(QpEntry& qp, const link::Segment& ack, std::uint64_t now_ns) {
-    Queue& s = *queues_[tables_.index_of(qp)];
-    if (qp.state != QpState::kRts || ack.source_qpn != qp.remote_qpn) return false;
-    const bool positive = ack.aeth_syndrome <= link::kAethAck;
-    const bool never_sent = positive && ack.psn.since(s.next_psn) >= 0;
-    if (never_sent || ack.aeth_syndrome == link::kAethNakSequence) {
-      // The two ends do not agree on the PSN, and a link that loses nothing will not mend that.
-      fail_oldest(s, Refusal::kSequence, mlx5::Syndrome::kTransportRetryExceeded,
-                  kVendorRetryExceeded, now_ns);
-      return true;
+  // Takes a response. False when it is not for this queue to take.
+  bool respond(QpEntry& qp, const link::Segment& in, std::uint64_t now_ns) {
+    SendState& s = *queues_[tables_.index_of(qp)];
+    if (qp.state != QpState::kRts || in.source_qpn != qp.remote_qpn) return false;
+    if (in.kind == link::SegmentKind::kAcknowledge) {
+      acknowledge(qp, s, in, now_ns);
+    } else {
+      take_answer(qp, s, in, now_ns);
     }
-    if (ack.psn.since(s.oldest_psn) < 0) return true;  // told before
-    // Acknowledges everything up to its PSN, or, if negative, everything before it.
-    for (std::uint64_t i = s.head; i != s.tail; ++i) {
-      Outstanding& o = s.outstanding[i & s.mask()];
-      if (o.phase != Phase::kSent) {
-        if (o.phase == Phase::kSending) break;
-        continue;
-      }
-      const std::int32_t past = ack.psn.since(o.last_psn);
-      if (past > 0 || (positive && past == 0)) {
-        finish(s, o, now_ns);
-        s.counters.bytes_moved += o.completion.bytes;
-        s.oldest_psn = o.last_psn.plus(1);
-        s.answered_ns = now_ns;
-        continue;
-      }
-      break;
-    }
-    if (!positive) fail_from_nak(s, ack.aeth_syndrome, now_ns);
     return true;
   }
 
@@ -157,64 +154,34 @@ class Requester {
   // one of 1 GiB at the smallest MTU takes as many again.
   static constexpr std::int32_t kMaxPacketsInFlight = 1 << 22;
 
-  enum class Phase : std::uint8_t { kSending, kSent, kDone };
+  bool broken(const QpEntry& qp, SendState& s, Refusal why, std::uint64_t index) {
+    return rules_.broken(why, s.counters.reasons, qp.qpn, index);
+  }
 
-  struct Outstanding {
-    Completion completion;
-    const std::byte* source = nullptr;
-    std::uint8_t fm_ce_se = 0;
-    Phase phase = Phase::kSending;
-    Psn first_psn;
-    Psn last_psn;
-    std::uint64_t sent_at_ns = 0;
-    std::uint64_t done_at_ns = 0;
-  };
+  // ---- Doorbells -------------------------------------------------------------------------------
 
-  struct Queue {
-    std::uint64_t posted = 0;   // announced by the client
-    std::uint64_t fetched = 0;  // taken from the ring
-    // Fetched and not yet completed, in order; free-running positions.
-    std::vector<Outstanding> outstanding;
-    std::uint64_t head = 0;
-    std::uint64_t tail = 0;
-    // The newest of them, while it is being cut into segments.
-    Move current;
-    std::uint32_t current_sent = 0;
-    bool sending = false;
-    bool failing = false;   // a WQE has failed: nothing more is fetched
-    bool reported = false;  // its error CQE is written: what follows is flushed
-    Psn next_psn;
-    Psn oldest_psn;
-    std::uint64_t answered_ns = 0;  // the last time an answer came
-    ArmedFaults faults;
-    RecordCheck record_check;
-    QpCounters counters;
-
-    std::uint64_t mask() const { return outstanding.size() - 1; }
-    Outstanding& newest() { return outstanding[(tail - 1) & mask()]; }
-  };
-
-  void refuse(Queue& s, Refusal why) { ++s.counters.refusals[static_cast<std::size_t>(why)]; }
+  static std::uint64_t take_doorbell(const UarEntry& uar) {
+    return M::take_doorbell_acquire(  // MO-2, MO-3
+        reinterpret_cast<std::uint64_t*>(uar.page + mlx5::kUarDoorbellOffset));
+  }
 
   // Acts only on a ring: the record alone starts nothing.
   bool look_at_doorbell(std::uint32_t qp_index) {
-    const UarEntry& uar = tables_.uars[tables_.qps[qp_index].uar];
-    const std::uint64_t word = M::take_doorbell_acquire(  // MO-2, MO-3
-        reinterpret_cast<std::uint64_t*>(uar.page + mlx5::kUarDoorbellOffset));
+    const std::uint64_t word = take_doorbell(tables_.uars[tables_.qps[qp_index].uar]);
     if (word == 0) return false;
     const mlx5::Doorbell doorbell = mlx5::decode_doorbell(word);
     const QpEntry* named = tables_.find_qp(doorbell.qpn);
     if (named == nullptr || named->uar != tables_.qps[qp_index].uar) {
-      refuse(*queues_[qp_index], Refusal::kDoorbellQpn);
+      broken(tables_.qps[qp_index], *queues_[qp_index], Refusal::kDoorbellQpn, doorbell.pi());
       return true;
     }
     for (const std::uint32_t i : active_) {
       QpEntry& qp = tables_.qps[i];
       if (qp.uar != named->uar) continue;
-      Queue& s = *queues_[i];
+      SendState& s = *queues_[i];
       if (&qp == named) {
         ++s.counters.doorbells;
-        announce(qp, s, doorbell.pi());
+        rung(qp, s, doorbell.pi());
       } else {
         // The word keeps only the last value: a doorbell of another QP of this page may have been
         // overwritten, and its record still tells.
@@ -224,61 +191,65 @@ class Requester {
     return true;
   }
 
+  void rung(const QpEntry& qp, SendState& s, std::uint16_t pi) {
+    const bool early = qp.state != QpState::kRts && qp.state != QpState::kError;
+    if (early && broken(qp, s, Refusal::kDoorbellBeforeRts, s.posted)) return;
+    if (options_.doorbell_source == DoorbellSource::kRegister) return announce(qp, s, pi);
+    const auto ahead = static_cast<std::uint16_t>(pi - static_cast<std::uint16_t>(s.posted));
+    if (s.posted + ahead - s.completed_index() > qp.depth()) {
+      broken(qp, s, Refusal::kDoorbellJump, s.posted);
+      return;
+    }
+    s.rung = s.posted + ahead;
+    s.catching_up = true;
+    announce_from_record(qp, s);
+  }
+
   // A record may lag behind a doorbell that was already seen; then it is no news.
-  void announce_from_record(const QpEntry& qp, Queue& s) {
+  void announce_from_record(const QpEntry& qp, SendState& s) {
     const std::uint16_t pi = mlx5::decode_dbrec(M::load_dbrec_acquire(qp.dbrec));  // MO-1
     if (static_cast<std::int16_t>(pi - static_cast<std::uint16_t>(s.posted)) > 0) {
       announce(qp, s, pi);
     }
+    if (s.posted >= s.rung) s.catching_up = false;
   }
 
-  void announce(const QpEntry& qp, Queue& s, std::uint16_t pi) {
+  void announce(const QpEntry& qp, SendState& s, std::uint16_t pi) {
     const auto ahead = static_cast<std::uint16_t>(pi - static_cast<std::uint16_t>(s.posted));
     if (ahead == 0) return;
-    if (s.posted + ahead - completed_index(s) > qp.depth()) {
-      refuse(s, Refusal::kDoorbellJump);
+    if (s.posted + ahead - s.completed_index() > qp.depth()) {
+      broken(qp, s, Refusal::kDoorbellJump, s.posted);
       return;
     }
     s.posted += ahead;
   }
 
-  // A request that was sent and is not answered in time ends the QP: its peer is gone.
-  void check_answer(const QpEntry& qp, Queue& s, std::uint64_t now_ns) {
-    if (s.head == s.tail || s.failing) return;
-    const Outstanding& oldest = s.outstanding[s.head & s.mask()];
-    if (oldest.phase != Phase::kSent) return;
-    const std::uint64_t since = std::max(s.answered_ns, oldest.sent_at_ns);
-    if (now_ns - since < qp.answer_timeout_ns()) return;
-    fail_oldest(s, Refusal::kNoAnswer, mlx5::Syndrome::kTransportRetryExceeded,
-                kVendorRetryExceeded, now_ns);
-  }
-
   // A doorbell that no record follows ends the QP; a record that no doorbell follows starts no
   // work, ever.
-  void check_record(QpEntry& qp, Queue& s, std::uint64_t now_ns) {
+  void check_record(QpEntry& qp, SendState& s, std::uint64_t now_ns) {
     const std::uint16_t record = mlx5::decode_dbrec(M::load_dbrec_acquire(qp.dbrec));  // MO-1
-    switch (s.record_check.look(record, s.posted, now_ns, options_.record_grace_ns)) {
-      case RecordCheck::Verdict::kAgree: break;
+    const std::uint64_t rung = s.catching_up ? s.rung : s.posted;
+    Refusal why = Refusal::kNone;
+    switch (s.record_check.look(record, rung, now_ns, options_.grace_ns)) {
+      case RecordCheck::Verdict::kAgree: return;
       case RecordCheck::Verdict::kRecordWithoutDoorbell:
-        refuse(s, Refusal::kRecordWithoutDoorbell);
+        why = Refusal::kRecordWithoutDoorbell;
         break;
       case RecordCheck::Verdict::kDoorbellWithoutRecord:
-        refuse(s, Refusal::kDoorbellWithoutRecord);
-        qp.state = QpState::kError;
+        why = Refusal::kDoorbellWithoutRecord;
         break;
     }
+    if (broken(qp, s, why, s.posted)) qp.state = QpState::kError;
   }
 
-  // Index of the oldest WQE that has no CQE yet.
-  static std::uint64_t completed_index(const Queue& s) {
-    return s.head == s.tail ? s.fetched : s.outstanding[s.head & s.mask()].completion.index;
-  }
+  // ---- Requests out ----------------------------------------------------------------------------
 
-  bool fetch_and_send(QpEntry& qp, Queue& s, std::uint64_t now_ns) {
+  bool fetch_and_send(QpEntry& qp, SendState& s, std::uint64_t now_ns) {
     bool worked = false;
     for (std::uint32_t budget = kWorkPerStep; budget > 0; --budget) {
-      if (s.sending) {
-        if (!send_segment(qp, s, now_ns)) return worked;
+      if (s.starting) {
+        if (!s.started && !may_start(qp, s, now_ns)) return worked;
+        if (s.starting && !send(qp, s, now_ns)) return worked;
         worked = true;
         continue;
       }
@@ -290,157 +261,423 @@ class Requester {
     return worked;
   }
 
-  void fetch(QpEntry& qp, Queue& s, std::uint64_t now_ns) {
+  void fetch(QpEntry& qp, SendState& s, std::uint64_t now_ns) {
     const std::uint64_t index = s.fetched;
-    const mlx5::Slot slot = M::fetch_slot(&qp.sq[index & (qp.depth() - 1)]);
-    CheckResult r = check(slot, index, s.posted - index, qp, tables_);
+    const std::uint64_t announced = s.posted - index;
+    const mlx5::Slot first = M::fetch_slot(&qp.sq[index & (qp.depth() - 1)]);
+    const mlx5::Words16* wqe = first.segment;
+    const std::uint32_t ds = mlx5::decode_ctrl(first.segment[0]).ds;
+    if (ds > 4 && (ds + 3) / 4 <= announced) wqe = fetch_wide(qp, s, first, (ds + 3) / 4);
+    CheckResult r = check(wqe, index, announced, qp, tables_);
     ++s.counters.wqes_fetched;
-    s.fetched += r.move.slots <= s.posted - index ? r.move.slots : 1;
+    s.fetched += r.move.slots <= announced ? r.move.slots : 1;
 
-    Outstanding& o = s.outstanding[s.tail++ & s.mask()];
+    Outstanding& o = s.at(s.tail++);
     o = Outstanding{};
     o.completion.index = index;
     o.completion.opcode = r.move.opcode;
     o.fm_ce_se = r.move.fm_ce_se;
-    const bool is_noop = r.move.opcode == static_cast<std::uint8_t>(mlx5::Opcode::kNop);
-    if (r.refusal == Refusal::kNone) {
-      if (is_noop) {
-        ++s.counters.noops;
-      } else {
-        ++s.counters.writes;
-      }
-    }
-    const bool moves = s.faults.commit(index, &r) && !is_noop && !options_.null_payload;
+    o.operation = r.move.operation;
+    o.segments = static_cast<std::uint8_t>(std::clamp(ds, 1u, 4u));
+    o.check_sum = check_sum_of(first, o.segments);
+    if (r.warned != 0) tell_warned(qp, s, r.warned, index);
+    if (r.refusal == Refusal::kNone) count(s.counters, r.move.operation);
+    check_signals(qp, s, o, r);
+    const bool moves = s.faults.commit(index, &r) && r.move.operation != Operation::kNop &&
+                       r.move.operation != Operation::kDump && !options_.null_payload;
     if (r.refusal != Refusal::kNone) {
-      fail(s, o, r.refusal, r.syndrome, r.vendor_syndrome, now_ns);
-    } else if (!moves) {
-      finish(s, o, now_ns);
+      fail(qp, s, o, r.refusal, r.syndrome, r.vendor_syndrome, now_ns);
+      return;
+    }
+    s.current = r.move;
+    s.current_sent = 0;
+    s.starting = true;
+    s.started = s.told = false;
+    s.held_since_ns = now_ns;
+    o.first_psn = s.next_psn;
+    if (!moves) {
+      // Nothing to send, but a fence holds for it too.
+      if (r.move.operation != Operation::kWait || options_.null_payload) {
+        o.operation = s.current.operation = Operation::kNop;
+      }
+      return;
+    }
+    o.completion.bytes = r.move.bytes;
+    if (r.move.operation == Operation::kAtomic) {
+      s.current.local = s.newest_scratch().few;
+      encode(r.move.operands, s.current.local);
+      o.local = r.move.local;
+    } else if (r.move.inlined) {
+      s.current.local = s.newest_scratch().room_for(r.move.bytes);
+      std::memcpy(s.current.local, r.move.local, r.move.bytes);
     } else {
-      o.completion.bytes = r.move.bytes;
-      o.source = r.move.source;
-      o.first_psn = s.next_psn;
-      s.current = r.move;
-      s.current_sent = 0;
-      s.sending = true;
+      o.local = r.move.local;
     }
   }
 
-  bool send_segment(const QpEntry& qp, Queue& s, std::uint64_t now_ns) {
+  const mlx5::Words16* fetch_wide(const QpEntry& qp, SendState& s, const mlx5::Slot& first,
+                                  std::uint32_t slots) {
+    s.wide.resize(kMaxWqeSegments / 4);
+    s.wide[0] = first;
+    for (std::uint32_t i = 1; i < slots; ++i) {
+      s.wide[i] = M::fetch_slot(&qp.sq[(s.fetched + i) & (qp.depth() - 1)]);
+    }
+    return s.wide[0].segment;
+  }
+
+  static void count(QpCounters& c, Operation operation) {
+    switch (operation) {
+      case Operation::kNop:
+      case Operation::kWait:
+      case Operation::kDump: ++c.noops; break;
+      case Operation::kWrite: ++c.writes; break;
+      case Operation::kRead: ++c.reads; break;
+      case Operation::kAtomic: ++c.atomics; break;
+    }
+  }
+
+  void tell_warned(const QpEntry& qp, SendState& s, std::uint64_t warned, std::uint64_t index) {
+    for (std::size_t i = 0; i < kRefusals; ++i) {
+      if ((warned >> i & 1) != 0) broken(qp, s, static_cast<Refusal>(i), index);
+    }
+  }
+
+  // A client that never asks for a CQE can never reuse a slot; one whose CQ is smaller than its
+  // ring may lose some.
+  void check_signals(const QpEntry& qp, SendState& s, const Outstanding& o, CheckResult& r) {
+    const auto refuse = [&](Refusal why) {
+      if (r.refusal != Refusal::kNone || !broken(qp, s, why, o.completion.index)) return;
+      r.refusal = why;
+      r.syndrome = mlx5::Syndrome::kLocalQpOperation;
+      r.vendor_syndrome = kVendorQpOperation;
+    };
+    const bool signalled = (o.fm_ce_se & mlx5::kCompletionAlways) != 0;
+    const std::uint32_t before = s.unsignalled;
+    s.unsignalled = signalled ? 0 : before + r.move.slots;
+    if (before < qp.depth() && s.unsignalled >= qp.depth()) refuse(Refusal::kUnsignalledChain);
+    const CqEntry& cq = tables_.cqs[qp.cq];
+    if (!s.cq_too_small_told && cq.ignores_overrun && !cq.collapsed &&
+        s.posted - s.completed_index() > cq.entries()) {
+      s.cq_too_small_told = true;
+      refuse(Refusal::kCqTooSmall);
+    }
+  }
+
+  // Whether nothing holds the newest WQE back. It may fail or end here.
+  bool may_start(QpEntry& qp, SendState& s, std::uint64_t now_ns) {
+    Outstanding& o = s.newest();
+    if ((o.fm_ce_se & mlx5::kFenceMask) != 0) {
+      for (std::uint64_t i = s.head; i != s.tail - 1; ++i) {
+        if (s.at(i).phase != Phase::kDone) return false;
+      }
+    }
+    if (o.operation == Operation::kWait) {
+      const CqEntry& cq = tables_.cqs[s.current.wait_cq];
+      const auto number = static_cast<std::uint32_t>(cq.produced) - 1;
+      if (cq.produced == 0 || Psn(number).since(Psn(s.current.wait_number)) < 0) {
+        const bool forever = now_ns - s.held_since_ns >= options_.grace_ns;
+        hold(qp, s, o, Refusal::kWaitForever, forever, now_ns);
+        return false;
+      }
+    }
+    if (o.wants_answer() && s.unanswered >= 1u << qp.log_sra_max) {
+      hold(qp, s, o, Refusal::kReadsInFlight, true, now_ns);
+      return false;
+    }
+    s.started = true;
+    return true;
+  }
+
+  void hold(QpEntry& qp, SendState& s, Outstanding& o, Refusal why, bool tell,
+            std::uint64_t now_ns) {
+    if (!tell || s.told) return;
+    s.told = true;
+    if (rules_.level(why) == Strictness::kRefuse) {
+      fail(qp, s, o, why, mlx5::Syndrome::kLocalQpOperation, kVendorQpOperation, now_ns);
+    } else {
+      broken(qp, s, why, o.completion.index);
+    }
+  }
+
+  bool send(const QpEntry& qp, SendState& s, std::uint64_t now_ns) {
+    switch (s.current.operation) {
+      case Operation::kWrite: return send_write(qp, s, now_ns);
+      case Operation::kRead:
+      case Operation::kAtomic: return send_request(qp, s, now_ns);
+      case Operation::kNop:
+      case Operation::kWait:
+      case Operation::kDump: break;
+    }
+    s.starting = false;
+    finish(s, s.newest(), now_ns);
+    return true;
+  }
+
+  bool send_write(const QpEntry& qp, SendState& s, std::uint64_t now_ns) {
+    using link::SegmentKind;
     const std::uint32_t mtu = qp.mtu_bytes();
     // All but the last segment of a message end at a packet's end.
     const std::uint32_t most = link_.max_payload_bytes() / mtu * mtu;
     const std::uint32_t left = s.current.bytes - s.current_sent;
     const bool first = s.current_sent == 0;
     const bool last = left <= most;
+    const bool immediate = last && s.current.has_immediate;
 
     link::Segment segment;
-    segment.kind = first ? (last ? link::SegmentKind::kWriteOnly : link::SegmentKind::kWriteFirst)
-                         : (last ? link::SegmentKind::kWriteLast : link::SegmentKind::kWriteMiddle);
-    segment.ack_request = last;
-    segment.source_qpn = qp.qpn;
-    segment.destination_qpn = qp.remote_qpn;
-    segment.psn = s.next_psn;
-    if (first) {
-      segment.address = s.current.remote_address;
-      segment.rkey = s.current.rkey;
-      segment.message_bytes = s.current.bytes;
+    if (last) {
+      segment.kind = first
+                         ? (immediate ? SegmentKind::kWriteOnlyImmediate : SegmentKind::kWriteOnly)
+                         : (immediate ? SegmentKind::kWriteLastImmediate : SegmentKind::kWriteLast);
+    } else {
+      segment.kind = first ? SegmentKind::kWriteFirst : SegmentKind::kWriteMiddle;
     }
+    segment.ack_request = last;
+    address(segment, qp, s);
+    if (first) name_memory(segment, s);
+    segment.immediate = s.current.immediate;
     segment.payload_bytes = last ? left : most;
     // Null for a write of length 0, whose source was never resolved.
-    segment.payload = s.current.source == nullptr ? nullptr : s.current.source + s.current_sent;
+    segment.payload = s.current.local == nullptr ? nullptr : s.current.local + s.current_sent;
     if (!link_.try_send(segment)) return false;
 
-    const std::uint32_t packets = (segment.payload_bytes + mtu - 1) / mtu;
-    s.next_psn = s.next_psn.plus(packets == 0 ? 1 : packets);
+    s.next_psn = s.next_psn.plus(qp.packets_of(segment.payload_bytes));
     s.current_sent += segment.payload_bytes;
-    if (last) {
-      Outstanding& o = s.newest();
-      o.last_psn = s.next_psn.plus(Psn::kMask);  // one back
-      o.phase = Phase::kSent;
-      o.sent_at_ns = now_ns;
-      s.sending = false;
-    }
+    if (last) sent(s, now_ns);
     return true;
   }
 
-  void finish(Queue& s, Outstanding& o, std::uint64_t now_ns) {
+  // A read or an atomic: one segment, and an answer.
+  bool send_request(const QpEntry& qp, SendState& s, std::uint64_t now_ns) {
+    using link::SegmentKind;
+    const bool reads = s.current.operation == Operation::kRead;
+    link::Segment segment;
+    segment.kind = reads ? SegmentKind::kReadRequest : atomic_kind(s.current.opcode);
+    segment.ack_request = true;
+    address(segment, qp, s);
+    name_memory(segment, s);
+    if (!reads) {
+      segment.payload = s.current.local;
+      segment.payload_bytes = link::kAtomicPayloadBytes;
+    }
+    if (!link_.try_send(segment)) return false;
+    s.next_psn = s.next_psn.plus(reads ? qp.packets_of(s.current.bytes) : 1);
+    ++s.unanswered;
+    sent(s, now_ns);
+    return true;
+  }
+
+  static link::SegmentKind atomic_kind(std::uint8_t opcode) {
+    switch (static_cast<mlx5::Opcode>(opcode)) {
+      case mlx5::Opcode::kCompareSwap: return link::SegmentKind::kCompareSwap;
+      case mlx5::Opcode::kFetchAdd: return link::SegmentKind::kFetchAdd;
+      case mlx5::Opcode::kMaskedCompareSwap: return link::SegmentKind::kMaskedCompareSwap;
+      default: return link::SegmentKind::kMaskedFetchAdd;
+    }
+  }
+
+  static void address(link::Segment& segment, const QpEntry& qp, const SendState& s) {
+    segment.source_qpn = qp.qpn;
+    segment.destination_qpn = qp.remote_qpn;
+    segment.psn = s.next_psn;
+  }
+  static void name_memory(link::Segment& segment, const SendState& s) {
+    segment.address = s.current.remote_address;
+    segment.rkey = s.current.rkey;
+    segment.message_bytes = s.current.bytes;
+  }
+
+  static void sent(SendState& s, std::uint64_t now_ns) {
+    Outstanding& o = s.newest();
+    o.last_psn = s.next_psn.plus(Psn::kMask);  // one back
+    o.phase = Phase::kSent;
+    o.sent_at_ns = now_ns;
+    s.starting = false;
+  }
+
+  // ---- Answers in ------------------------------------------------------------------------------
+
+  void acknowledge(QpEntry& qp, SendState& s, const link::Segment& ack, std::uint64_t now_ns) {
+    const bool positive = ack.aeth_syndrome <= link::kAethAck;
+    const bool never_sent = positive && ack.psn.since(s.next_psn) >= 0;
+    if (never_sent || ack.aeth_syndrome == link::kAethNakSequence) {
+      // The two ends do not agree on the PSN, and a link that loses nothing will not mend that.
+      fail_oldest(qp, s, Refusal::kSequence, mlx5::Syndrome::kTransportRetryExceeded,
+                  kVendorRetryExceeded, now_ns);
+      return;
+    }
+    if (ack.psn.since(s.oldest_psn) < 0) return;  // told before
+    finish_before(s, positive ? ack.psn.plus(1) : ack.psn, now_ns);
+    if (!positive) fail_from_nak(qp, s, ack.aeth_syndrome, now_ns);
+  }
+
+  // What lies whole before `psn` has been done by the peer, up to the first that wants an answer.
+  void finish_before(SendState& s, Psn psn, std::uint64_t now_ns) {
+    for (std::uint64_t i = s.head; i != s.tail; ++i) {
+      Outstanding& o = s.at(i);
+      if (o.phase == Phase::kDone) continue;
+      if (o.phase == Phase::kStarting || o.wants_answer() || psn.since(o.last_psn) <= 0) return;
+      answered(s, o, now_ns);
+    }
+  }
+
+  void answered(SendState& s, Outstanding& o, std::uint64_t now_ns) {
+    finish(s, o, now_ns);
+    if (o.operation != Operation::kAtomic) s.counters.bytes_moved += o.completion.bytes;
+    if (o.wants_answer()) --s.unanswered;
+    s.oldest_psn = o.last_psn.plus(1);
+    s.answered_ns = now_ns;
+  }
+
+  // The answer to a read, or a part of it, or to an atomic. It stands for all before it too.
+  void take_answer(QpEntry& qp, SendState& s, const link::Segment& in, std::uint64_t now_ns) {
+    if (in.psn.since(s.oldest_psn) < 0) return;  // told before
+    finish_before(s, in.psn, now_ns);
+    Outstanding* o = oldest_unfinished(s);
+    const auto bad = [&] {
+      if (s.failing) return;  // it may belong to the WQE that failed
+      fail_oldest(qp, s, Refusal::kBadResponse, mlx5::Syndrome::kBadResponse, kVendorBadResponse,
+                  now_ns);
+    };
+    if (o == nullptr || o->phase != Phase::kSent || !o->wants_answer()) return bad();
+    const bool atomic = in.kind == link::SegmentKind::kAtomicAcknowledge;
+    if (atomic != (o->operation == Operation::kAtomic)) return bad();
+    if (atomic) {
+      if (in.psn != o->first_psn) return bad();
+      std::memcpy(o->local, &in.original, o->completion.bytes);
+      return answered(s, *o, now_ns);
+    }
+    const std::uint32_t left = o->completion.bytes - o->received;
+    const bool last = in.kind == link::SegmentKind::kReadResponseLast ||
+                      in.kind == link::SegmentKind::kReadResponseOnly;
+    const bool fits = last ? in.payload_bytes == left
+                           : in.payload_bytes > 0 && in.payload_bytes < left &&
+                                 in.payload_bytes % qp.mtu_bytes() == 0;
+    if (!fits || in.psn != o->first_psn.plus(o->received / qp.mtu_bytes())) return bad();
+    if (in.payload_bytes > 0) {
+      M::copy_payload(o->local + o->received, in.payload, in.payload_bytes);
+      o->received += in.payload_bytes;
+    }
+    s.answered_ns = now_ns;
+    if (last) answered(s, *o, now_ns);
+  }
+
+  // A request that was sent and is not answered in time ends the QP: its peer is gone.
+  void check_answer(QpEntry& qp, SendState& s, std::uint64_t now_ns) {
+    if (s.head == s.tail || s.failing) return;
+    const Outstanding* oldest = oldest_unfinished(s);
+    if (oldest == nullptr || oldest->phase != Phase::kSent) return;
+    const std::uint64_t since = std::max(s.answered_ns, oldest->sent_at_ns);
+    if (now_ns - since < qp.answer_timeout_ns()) return;
+    fail_oldest(qp, s, Refusal::kNoAnswer, mlx5::Syndrome::kTransportRetryExceeded,
+                kVendorRetryExceeded, now_ns);
+  }
+
+  Outstanding* oldest_unfinished(SendState& s) {
+    for (std::uint64_t i = s.head; i != s.tail; ++i) {
+      if (s.at(i).phase != Phase::kDone) return &s.at(i);
+    }
+    return nullptr;
+  }
+
+  // ---- Ends ------------------------------------------------------------------------------------
+
+  void finish(SendState& s, Outstanding& o, std::uint64_t now_ns) {
     o.phase = Phase::kDone;
     o.done_at_ns = now_ns + s.faults.delay_ns();
   }
 
-  void fail(Queue& s, Outstanding& o, Refusal why, mlx5::Syndrome syndrome, std::uint8_t vendor,
-            std::uint64_t now_ns) {
-    refuse(s, why);
+  void fail(const QpEntry& qp, SendState& s, Outstanding& o, Refusal why, mlx5::Syndrome syndrome,
+            std::uint8_t vendor, std::uint64_t now_ns) {
+    broken(qp, s, why, o.completion.index);
+    o.reason = why;
     o.completion.syndrome = syndrome;
     o.completion.vendor_syndrome = vendor;
     s.failing = true;
-    s.sending = false;
+    s.starting = false;
     finish(s, o, now_ns);
   }
 
-  void fail_from_nak(Queue& s, std::uint8_t aeth_syndrome, std::uint64_t now_ns) {
-    switch (aeth_syndrome) {
-      case link::kAethNakInvalidRequest:
-        return fail_oldest(s, Refusal::kRemoteWriteDisabled, mlx5::Syndrome::kRemoteInvalidRequest,
-                           kVendorRemoteAccess, now_ns);
-      case link::kAethNakRemoteAccess:
-        return fail_oldest(s, Refusal::kRemoteAccess, mlx5::Syndrome::kRemoteAccess,
-                           kVendorRemoteAccess, now_ns);
-      default:
-        return fail_oldest(s, Refusal::kRemoteAccess, mlx5::Syndrome::kRemoteOperation,
-                           kVendorRemoteAccess, now_ns);
+  void fail_from_nak(const QpEntry& qp, SendState& s, std::uint8_t aeth_syndrome,
+                     std::uint64_t now_ns) {
+    if ((aeth_syndrome & link::kAethKindMask) == link::kAethNakNoReceive) {
+      // Without receive queues, waiting and trying again would end the same way.
+      return fail_oldest(qp, s, Refusal::kNoReceive, mlx5::Syndrome::kRnrRetryExceeded,
+                         kVendorRetryExceeded, now_ns);
     }
+    mlx5::Syndrome syndrome = mlx5::Syndrome::kRemoteOperation;
+    if (aeth_syndrome == link::kAethNakInvalidRequest) {
+      syndrome = mlx5::Syndrome::kRemoteInvalidRequest;
+    } else if (aeth_syndrome == link::kAethNakRemoteAccess) {
+      syndrome = mlx5::Syndrome::kRemoteAccess;
+    }
+    fail_oldest(qp, s, Refusal::kRemoteRefused, syndrome, kVendorRemoteAccess, now_ns);
   }
 
   // Fails the oldest WQE that is not done. What comes after it will be flushed.
-  void fail_oldest(Queue& s, Refusal why, mlx5::Syndrome syndrome, std::uint8_t vendor,
-                   std::uint64_t now_ns) {
-    for (std::uint64_t i = s.head; i != s.tail; ++i) {
-      Outstanding& o = s.outstanding[i & s.mask()];
-      if (o.phase != Phase::kDone) return fail(s, o, why, syndrome, vendor, now_ns);
-    }
+  void fail_oldest(const QpEntry& qp, SendState& s, Refusal why, mlx5::Syndrome syndrome,
+                   std::uint8_t vendor, std::uint64_t now_ns) {
+    if (Outstanding* o = oldest_unfinished(s)) fail(qp, s, *o, why, syndrome, vendor, now_ns);
   }
 
   // CQEs strictly in order of the WQEs. In the error state what is not done is flushed, and so is
   // everything behind the WQE that failed.
-  bool write_completions(QpEntry& qp, Queue& s, std::uint64_t now_ns) {
+  bool write_completions(QpEntry& qp, SendState& s, std::uint64_t now_ns) {
     bool worked = false;
     for (; s.head != s.tail; ++s.head) {
-      Outstanding& o = s.outstanding[s.head & s.mask()];
+      Outstanding& o = s.at(s.head);
       if (qp.state == QpState::kError) {
         if (o.phase != Phase::kDone || s.reported) flush(o.completion);
       } else if (o.phase != Phase::kDone || now_ns < o.done_at_ns) {
         return worked;
+      } else if (o.completion.syndrome == mlx5::Syndrome::kNone && overwritten(qp, s, o)) {
+        fail(qp, s, o, Refusal::kSlotOverwritten, mlx5::Syndrome::kLocalQpOperation,
+             kVendorQpOperation, now_ns);
       }
       write_cqe(qp, s, o.completion, o.fm_ce_se);
       worked = true;
       if (o.completion.syndrome != mlx5::Syndrome::kNone && !s.reported) {
         qp.state = QpState::kError;
         s.reported = true;
+        s.counters.first_error = {o.completion.index, o.completion.opcode,
+                                  static_cast<std::uint8_t>(o.completion.syndrome),
+                                  o.completion.vendor_syndrome, o.reason};
         stop_sending(qp, s);
       }
     }
     return worked;
   }
 
+  // A slot is the client's again when its CQE is there, not before.
+  bool overwritten(const QpEntry& qp, SendState& s, const Outstanding& o) {
+    const Strictness level = rules_.level(Refusal::kSlotOverwritten);
+    if (level == Strictness::kOff) return false;
+    const mlx5::Slot now = M::fetch_slot(&qp.sq[o.completion.index & (qp.depth() - 1)]);
+    if (check_sum_of(now, o.segments) == o.check_sum) return false;
+    if (level == Strictness::kRefuse) return true;
+    broken(qp, s, Refusal::kSlotOverwritten, o.completion.index);
+    return false;
+  }
+
   // Nothing of this QP may stay on its way: its memory may be freed once its CQEs are written.
-  void stop_sending(const QpEntry& qp, Queue& s) {
-    link_.discard(qp.qpn, s.oldest_psn);
-    s.sending = false;
+  void stop_sending(const QpEntry& qp, SendState& s) {
+    link_.discard(qp.qpn, link::SegmentRole::kRequest, s.oldest_psn);
+    s.starting = false;
+    s.unanswered = 0;
   }
 
   // Every WQE posted to a QP in the error state completes too: without this, waits on it hang.
-  bool flush_posted(QpEntry& qp, Queue& s) {
+  bool flush_posted(QpEntry& qp, SendState& s) {
     bool worked = false;
     for (std::uint32_t budget = kWorkPerStep; budget > 0 && s.fetched != s.posted; --budget) {
       const mlx5::Slot slot = M::fetch_slot(&qp.sq[s.fetched & (qp.depth() - 1)]);
-      const CheckResult r = check(slot, s.fetched, s.posted - s.fetched, qp, tables_);
+      const mlx5::CtrlSeg ctrl = mlx5::decode_ctrl(slot.segment[0]);
+      const std::uint32_t slots = ctrl.ds == 0 ? 1 : (ctrl.ds + 3u) / 4u;
       Completion c;
       c.index = s.fetched;
-      c.opcode = r.move.opcode;
+      c.opcode = ctrl.opcode;
       flush(c);
       ++s.counters.wqes_fetched;
-      s.fetched += r.move.slots <= s.posted - s.fetched ? r.move.slots : 1;
+      s.fetched += slots <= s.posted - s.fetched ? slots : 1;
       write_cqe(qp, s, c, mlx5::kCompletionAlways);
       worked = true;
     }
@@ -453,22 +690,19 @@ class Requester {
     c.bytes = 0;
   }
 
-  void write_cqe(const QpEntry& qp, Queue& s, const Completion& c, std::uint8_t fm_ce_se) {
+  void write_cqe(QpEntry& qp, SendState& s, const Completion& c, std::uint8_t fm_ce_se) {
     const bool error = c.syndrome != mlx5::Syndrome::kNone;
     // 2 asks for a CQE, 3 for one with an event.
     if (!error && (fm_ce_se & mlx5::kCompletionAlways) == 0) return;
-    CqEntry& cq = tables_.cqs[qp.cq];
-    const std::uint64_t number = cq.produced++;
-    M::store_cqe(&cq.ring[number & ((1u << cq.log_size) - 1)],  // MO-4
-                 complete(c, qp.qpn, number, cq.log_size));
-    ++s.counters.cqes;
-    if (error) ++s.counters.error_cqes;
+    if (!cq_writer_.write(qp, c, s.counters)) qp.state = QpState::kError;
   }
 
   Tables& tables_;
   link::Link& link_;
+  const RuleBook& rules_;
   Options options_;
-  std::vector<std::unique_ptr<Queue>> queues_;  // by QP index
+  CqWriter<M> cq_writer_;
+  std::vector<std::unique_ptr<SendState>> queues_;  // by QP index
   std::vector<std::uint32_t> active_;
 };
 

@@ -1,16 +1,25 @@
-// The receiving half of the NIC: places written payload, acknowledges, refuses.
-// What arrives is input: it is checked, counted and refused, never trusted. Runs on one thread.
+// The receiving half of the NIC: places written payload, serves reads and atomics, acknowledges,
+// refuses. What arrives is input: it is checked, counted and refused, never trusted. Runs on one
+// thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "link/link.hpp"
+#include "nic/atomic.hpp"
 #include "nic/check.hpp"
 #include "nic/counters.hpp"
 #include "nic/tables.hpp"
 
 namespace peal::nic {
+
+// Whether plain writes of one QP become visible in the order in which they were posted.
+enum class WriteOrder : std::uint8_t {
+  kStrict,   // they do, and each from its first byte to its last
+  kRelaxed,  // not before they are acknowledged, or an atomic, a read or a fence asks for it
+};
 
 // Segments that no QP could be found for, or that a QP would not take.
 struct DropCounters {
@@ -23,11 +32,16 @@ struct DropCounters {
 template <class M>
 class Responder {
  public:
-  Responder(Tables& tables, link::Link& link) : tables_(tables), link_(link), queues_(kMaxQps) {}
+  Responder(Tables& tables, link::Link& link, const RuleBook& rules, WriteOrder order)
+      : tables_(tables), link_(link), rules_(rules), order_(order), queues_(kMaxQps) {}
 
   void reset(std::uint32_t qp_index) {
-    queues_[qp_index] = Queue{};
+    Queue& q = queues_[qp_index];
+    // An answer that is on its way refers to memory that may be freed.
+    if (!q.answers.empty()) discard_answers(qp_index, q.answers.front().psn);
+    q = Queue{};
     std::erase(due_, qp_index);
+    std::erase(late_, qp_index);
   }
   void start_at_psn(std::uint32_t qp_index, Psn psn) { queues_[qp_index].expected = psn; }
 
@@ -35,53 +49,115 @@ class Responder {
   void count_unknown_qp() { ++drops_.unknown_qp; }
   void count_wrong_source() { ++drops_.wrong_source; }
 
-  // Takes one written segment; `counters` are those of the QP that it names.
+  // The memory [begin, end) is about to be freed: a read of it that is not answered whole never
+  // will be.
+  void forget_memory(const std::byte* begin, const std::byte* end) {
+    for (std::uint32_t i = 1; i < kMaxQps; ++i) {
+      Queue& q = queues_[i];
+      const auto hit = std::find_if(q.answers.begin(), q.answers.end(), [&](const Answer& a) {
+        return a.memory >= begin && a.memory < end;
+      });
+      if (hit == q.answers.end()) continue;
+      const Psn psn = hit->psn;
+      const bool unsent = q.next_answer <= static_cast<std::size_t>(hit - q.answers.begin());
+      if (!discard_answers(i, psn) && !unsent) continue;  // it has arrived
+      q.answers.erase(hit, q.answers.end());
+      q.next_answer = std::min(q.next_answer, q.answers.size());
+      refuse(tables_.qps[i], i, q, psn, link::kAethNakRemoteAccess);
+    }
+  }
+
+  // Takes one request segment; `counters` are those of the QP that it names.
   void receive(QpEntry& qp, const link::Segment& in, QpCounters& counters) {
     const auto index = tables_.index_of(qp);
     Queue& q = queues_[index];
     if (qp.state != QpState::kRtr && qp.state != QpState::kRts) {
       ++drops_.wrong_state;
+      rules_.broken(Refusal::kResponderState, counters.reasons, qp.qpn);
       return;
     }
     if (in.source_qpn != qp.remote_qpn) {
       ++drops_.wrong_source;
+      rules_.broken(Refusal::kWrongSource, counters.reasons, qp.qpn);
       return;
     }
     const std::int32_t ahead = in.psn.since(q.expected);
     if (ahead < 0) {
-      answer(index, q, q.expected.plus(Psn::kMask), link::kAethAck);  // seen before: say so again
+      acknowledge(index, q, q.expected.plus(Psn::kMask));  // seen before: say so again
       return;
     }
     if (ahead > 0) {
       ++drops_.out_of_sequence;
-      answer(index, q, q.expected, link::kAethNakSequence);
+      acknowledge(index, q, q.expected, link::kAethNakSequence);
       return;
     }
-    place(qp, index, q, in, counters);
+    std::uint8_t syndrome = 0;
+    if (in.kind == link::SegmentKind::kReadRequest) {
+      syndrome = serve_read(qp, index, q, in, counters);
+    } else if (link::is_atomic(in.kind)) {
+      syndrome = serve_atomic(qp, index, q, in, counters);
+    } else {
+      syndrome = place(qp, index, q, in, counters);
+    }
+    if (syndrome == 0) return;
+    if (syndrome == link::kAethNakNoReceive) {
+      acknowledge(index, q, q.expected, syndrome);
+    } else {
+      refuse(qp, index, q, q.expected, syndrome);
+    }
   }
 
-  // Sends what is owed. One acknowledgement stands for all before it.
-  bool send_acknowledgements() {
+  // Makes visible what was kept back. Before anything is acknowledged.
+  void place_late() {
+    for (const std::uint32_t i : late_) place_late(queues_[i]);
+    late_.clear();
+  }
+
+  // Sends what is owed: answers in their order, and one acknowledgement for all before it.
+  bool send_answers() {
     bool worked = false;
     while (!due_.empty()) {
       const std::uint32_t index = due_.back();
       Queue& q = queues_[index];
-      link::Segment ack;
-      ack.kind = link::SegmentKind::kAcknowledge;
-      ack.source_qpn = tables_.qps[index].qpn;
-      ack.destination_qpn = tables_.qps[index].remote_qpn;
-      ack.psn = q.answer_psn;
-      ack.msn = q.msn;
-      ack.aeth_syndrome = q.answer_syndrome;
-      if (!link_.try_send(ack)) return worked;
-      q.answer_due = false;
+      while (q.next_answer < q.answers.size()) {
+        if (!send_answer(index, q, q.answers[q.next_answer])) return worked;
+        worked = true;
+      }
+      if (q.answer_due) {
+        link::Segment ack = response(index, q, q.answer_psn);
+        ack.kind = link::SegmentKind::kAcknowledge;
+        ack.aeth_syndrome = q.answer_syndrome;
+        if (!link_.try_send(ack)) return worked;
+        q.answer_due = false;
+      }
       due_.pop_back();
+      q.due = false;
       worked = true;
     }
     return worked;
   }
 
  private:
+  // IBTA 9.4.4 wants a responder to remember as many reads and atomics as it grants.
+  static constexpr std::size_t kAnswersKept = 16;
+
+  // Owed to a read or an atomic.
+  struct Answer {
+    Psn psn;  // of its first packet
+    bool atomic = false;
+    std::uint64_t original = 0;
+    const std::byte* memory = nullptr;  // that a read reads
+    std::uint32_t bytes = 0;
+    std::uint32_t sent = 0;
+  };
+
+  // A write that was accepted and is not visible yet.
+  struct Late {
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    std::uint32_t bytes = 0;
+  };
+
   struct Queue {
     Psn expected;
     std::uint32_t msn = 0;
@@ -90,71 +166,281 @@ class Responder {
     Rkey rkey;
     std::uint32_t remaining = 0;
     bool in_message = false;
-    // What the requester is owed.
+    // What the requester is owed, and the answers it was given last: those below next_answer.
+    std::vector<Answer> answers;
+    std::size_t next_answer = 0;
+    bool due = false;  // its index is in due_
     bool answer_due = false;
     Psn answer_psn;
     std::uint8_t answer_syndrome = 0;
+    Late late;
   };
 
-  void place(QpEntry& qp, std::uint32_t index, Queue& q, const link::Segment& in,
-             QpCounters& counters) {
+  static std::uint8_t nak_of(Refusal why) {
+    switch (why) {
+      case Refusal::kNone: return 0;
+      case Refusal::kNoReceive: return link::kAethNakNoReceive;
+      case Refusal::kRkeyUnknown:
+      case Refusal::kRkeySwapped:
+      case Refusal::kRkeyStale:
+      case Refusal::kRkeyOtherPd:
+      case Refusal::kRemoteRange:
+      case Refusal::kRemoteAccess: return link::kAethNakRemoteAccess;
+      default: return link::kAethNakInvalidRequest;
+    }
+  }
+
+  // 0, or the NAK with which `why` is refused.
+  std::uint8_t judge(Refusal why, const QpEntry& qp, QpCounters& counters) {
+    if (why == Refusal::kNone || !rules_.broken(why, counters.reasons, qp.qpn)) return 0;
+    return nak_of(why);
+  }
+
+  // ---- Writes ----------------------------------------------------------------------------------
+
+  std::uint8_t place(QpEntry& qp, std::uint32_t index, Queue& q, const link::Segment& in,
+                     QpCounters& counters) {
     using link::SegmentKind;
-    const bool first = in.kind == SegmentKind::kWriteFirst || in.kind == SegmentKind::kWriteOnly;
-    const bool last = in.kind == SegmentKind::kWriteLast || in.kind == SegmentKind::kWriteOnly;
-    if (first == q.in_message) return refuse(qp, index, q, link::kAethNakInvalidRequest);
+    const bool only =
+        in.kind == SegmentKind::kWriteOnly || in.kind == SegmentKind::kWriteOnlyImmediate;
+    const bool first = only || in.kind == SegmentKind::kWriteFirst;
+    const bool last =
+        only || in.kind == SegmentKind::kWriteLast || in.kind == SegmentKind::kWriteLastImmediate;
+    const bool immediate =
+        in.kind == SegmentKind::kWriteLastImmediate || in.kind == SegmentKind::kWriteOnlyImmediate;
+    if (first == q.in_message) return judge(Refusal::kMalformedRequest, qp, counters);
     if (first) {
       q.address = in.address;
       q.rkey = in.rkey;
       q.remaining = in.message_bytes;
       q.in_message = true;
     }
+    if (!qp.remote_write_enabled) {
+      if (const auto n = judge(Refusal::kRemoteWriteDisabled, qp, counters)) return n;
+    }
     // Anew for each segment: the region may be deregistered in the middle of a message.
     std::byte* target = nullptr;
-    const Refusal why = check_remote_write(q.address, q.rkey, q.remaining, qp, tables_, &target);
-    if (why != Refusal::kNone) {
-      ++counters.refusals[static_cast<std::size_t>(why)];
-      return refuse(qp, index, q,
-                    why == Refusal::kRemoteWriteDisabled ? link::kAethNakInvalidRequest
-                                                         : link::kAethNakRemoteAccess);
-    }
+    const Refusal why =
+        check_remote(q.address, q.rkey, q.remaining, kRemoteWrite, qp, tables_, &target);
+    if (const auto n = judge(why, qp, counters)) return n;
     const bool fits = last ? in.payload_bytes == q.remaining
                            : in.payload_bytes < q.remaining &&
                                  in.payload_bytes % qp.mtu_bytes() == 0 && in.payload_bytes > 0;
-    if (!fits) return refuse(qp, index, q, link::kAethNakInvalidRequest);
+    if (!fits) return judge(Refusal::kMalformedRequest, qp, counters);
 
     if (in.payload_bytes > 0) {
-      M::copy_payload(target, in.payload, in.payload_bytes);
+      place_payload(index, q, {target, in.payload, in.payload_bytes});
       q.address += in.payload_bytes;
       q.remaining -= in.payload_bytes;
     }
-    const std::uint32_t packets = (in.payload_bytes + qp.mtu_bytes() - 1) / qp.mtu_bytes();
-    q.expected = q.expected.plus(packets == 0 ? 1 : packets);
+    // No QP here has a receive queue.
+    if (immediate) return judge(Refusal::kNoReceive, qp, counters);
+    q.expected = q.expected.plus(qp.packets_of(in.payload_bytes));
     counters.received_bytes += in.payload_bytes;
     if (last) {
       q.in_message = false;
-      q.msn = (q.msn + 1) & Psn::kMask;
+      count_message(q);
       ++counters.received_writes;
     }
-    if (in.ack_request) answer(index, q, q.expected.plus(Psn::kMask), link::kAethAck);
+    if (in.ack_request) acknowledge(index, q, q.expected.plus(Psn::kMask));
+    return 0;
+  }
+
+  // Relaxed, each write is overtaken by the next one, and its second half overtakes its first: what
+  // a client may not rely on does not hold.
+  void place_payload(std::uint32_t index, Queue& q, const Late& now) {
+    if (order_ == WriteOrder::kStrict) {
+      M::copy_payload(now.to, now.from, now.bytes);
+      return;
+    }
+    if (!link_.payload_stays()) {
+      place_backwards(now);
+      return;
+    }
+    const Late before = q.late;
+    q.late = Late{};
+    if (before.from == nullptr) {
+      q.late = now;
+      late_.push_back(index);
+      return;
+    }
+    place_backwards(now);
+    place_backwards(before);
+  }
+
+  static void place_backwards(const Late& p) {
+    const std::uint32_t half = p.bytes / 2 / kLineBytes * kLineBytes;
+    M::copy_payload(p.to + half, p.from + half, p.bytes - half);
+    if (half > 0) M::copy_payload(p.to, p.from, half);
+  }
+  static constexpr std::uint32_t kLineBytes = 64;
+
+  static void place_late(Queue& q) {
+    if (q.late.from != nullptr) place_backwards(q.late);
+    q.late = Late{};
+  }
+
+  // ---- Reads and atomics -----------------------------------------------------------------------
+
+  std::uint8_t serve_read(QpEntry& qp, std::uint32_t index, Queue& q, const link::Segment& in,
+                          QpCounters& counters) {
+    if (q.in_message) return judge(Refusal::kMalformedRequest, qp, counters);
+    if (!qp.remote_read_enabled) {
+      if (const auto n = judge(Refusal::kRemoteReadDisabled, qp, counters)) return n;
+    }
+    if (const auto n = judge_resources(qp, q, counters)) return n;
+    std::byte* memory = nullptr;
+    const Refusal why =
+        check_remote(in.address, in.rkey, in.message_bytes, kRemoteRead, qp, tables_, &memory);
+    if (const auto n = judge(why, qp, counters)) return n;
+    place_late(q);
+    Answer a;
+    a.psn = in.psn;
+    a.memory = memory;
+    a.bytes = in.message_bytes;
+    owe(index, q, a);
+    q.expected = q.expected.plus(qp.packets_of(in.message_bytes));
+    count_message(q);
+    ++counters.served_reads;
+    counters.served_bytes += in.message_bytes;
+    return 0;
+  }
+
+  std::uint8_t serve_atomic(QpEntry& qp, std::uint32_t index, Queue& q, const link::Segment& in,
+                            QpCounters& counters) {
+    const std::uint32_t bytes = in.message_bytes;
+    if (q.in_message || (bytes != 8 && bytes != 4) ||
+        in.payload_bytes != link::kAtomicPayloadBytes) {
+      return judge(Refusal::kMalformedRequest, qp, counters);
+    }
+    if (!qp.remote_atomic_enabled) {
+      if (const auto n = judge(Refusal::kRemoteAtomicDisabled, qp, counters)) return n;
+    }
+    if (qp.atomic_mode == 0) {
+      if (const auto n = judge(Refusal::kAtomicModeOff, qp, counters)) return n;
+    }
+    if (in.address % bytes != 0) return judge(Refusal::kAtomicMisaligned, qp, counters);
+    if (const auto n = judge_resources(qp, q, counters)) return n;
+    std::byte* memory = nullptr;
+    const Refusal why =
+        check_remote(in.address, in.rkey, bytes, kRemoteAtomic, qp, tables_, &memory);
+    if (const auto n = judge(why, qp, counters)) return n;
+    // The iova may be aligned where the memory is not.
+    if (reinterpret_cast<std::uintptr_t>(memory) % bytes != 0) {
+      return judge(Refusal::kAtomicMisaligned, qp, counters);
+    }
+    place_late(q);
+    Answer a;
+    a.psn = in.psn;
+    a.atomic = true;
+    a.original = execute(in.kind, memory, bytes, decode_operands(in.payload));
+    owe(index, q, a);
+    q.expected = q.expected.plus(1);
+    count_message(q);
+    ++counters.served_atomics;
+    return 0;
+  }
+
+  // MO-12: what was placed before is visible to whoever reads the new value.
+  static std::uint64_t execute(link::SegmentKind kind, std::byte* memory, std::uint32_t bytes,
+                               const AtomicOperands& o) {
+    const bool swaps =
+        kind == link::SegmentKind::kCompareSwap || kind == link::SegmentKind::kMaskedCompareSwap;
+    const auto next = [&](std::uint64_t old) {
+      return swaps ? compare_swapped(old, o) : fetch_added(old, o);
+    };
+    if (bytes == 8) {
+      return M::update_signal_acq_rel(reinterpret_cast<std::uint64_t*>(memory), next);
+    }
+    return M::update_signal_acq_rel(
+        reinterpret_cast<std::uint32_t*>(memory),
+        [&next](std::uint32_t old) { return static_cast<std::uint32_t>(next(old)); });
+  }
+
+  std::uint8_t judge_resources(const QpEntry& qp, const Queue& q, QpCounters& counters) {
+    const std::size_t unanswered = q.answers.size() - q.next_answer;
+    const bool fits = unanswered < std::size_t{1} << qp.log_rra_max;
+    return fits ? 0 : judge(Refusal::kReadResources, qp, counters);
+  }
+
+  void owe(std::uint32_t index, Queue& q, const Answer& a) {
+    if (q.answers.size() >= 2 * kAnswersKept && q.next_answer >= kAnswersKept) {
+      q.answers.erase(q.answers.begin(), q.answers.begin() + kAnswersKept);
+      q.next_answer -= kAnswersKept;
+    }
+    q.answers.push_back(a);
+    q.answer_due = false;  // the answer acknowledges all before it
+    make_due(index, q);
+  }
+
+  bool send_answer(std::uint32_t index, Queue& q, Answer& a) {
+    using link::SegmentKind;
+    const QpEntry& qp = tables_.qps[index];
+    link::Segment out = response(index, q, a.psn.plus(a.sent / qp.mtu_bytes()));
+    if (a.atomic) {
+      out.kind = SegmentKind::kAtomicAcknowledge;
+      out.original = a.original;
+      if (!link_.try_send(out)) return false;
+      ++q.next_answer;
+      return true;
+    }
+    const std::uint32_t most = link_.max_payload_bytes() / qp.mtu_bytes() * qp.mtu_bytes();
+    const std::uint32_t left = a.bytes - a.sent;
+    const bool first = a.sent == 0;
+    const bool last = left <= most;
+    out.kind = first ? (last ? SegmentKind::kReadResponseOnly : SegmentKind::kReadResponseFirst)
+                     : (last ? SegmentKind::kReadResponseLast : SegmentKind::kReadResponseMiddle);
+    out.payload_bytes = last ? left : most;
+    out.payload = a.memory == nullptr ? nullptr : a.memory + a.sent;
+    if (!link_.try_send(out)) return false;
+    a.sent += out.payload_bytes;
+    if (last) ++q.next_answer;
+    return true;
+  }
+
+  // ---- Answers ---------------------------------------------------------------------------------
+
+  link::Segment response(std::uint32_t index, const Queue& q, Psn psn) const {
+    link::Segment s;
+    s.source_qpn = tables_.qps[index].qpn;
+    s.destination_qpn = tables_.qps[index].remote_qpn;
+    s.psn = psn;
+    s.msn = q.msn;
+    s.aeth_syndrome = link::kAethAck;
+    return s;
+  }
+
+  static void count_message(Queue& q) { q.msn = (q.msn + 1) & Psn::kMask; }
+
+  bool discard_answers(std::uint32_t index, Psn from) {
+    return link_.discard(tables_.qps[index].qpn, link::SegmentRole::kResponse, from);
   }
 
   // A request that may never be served ends the connection (IBTA 9.9.3.1): both QPs go to error.
-  void refuse(QpEntry& qp, std::uint32_t index, Queue& q, std::uint8_t syndrome) {
-    answer(index, q, q.expected, syndrome);
+  void refuse(QpEntry& qp, std::uint32_t index, Queue& q, Psn psn, std::uint8_t syndrome) {
+    acknowledge(index, q, psn, syndrome);
     qp.state = QpState::kError;
   }
 
-  void answer(std::uint32_t index, Queue& q, Psn psn, std::uint8_t syndrome) {
-    if (!q.answer_due) due_.push_back(index);
+  void acknowledge(std::uint32_t index, Queue& q, Psn psn, std::uint8_t syndrome = link::kAethAck) {
     q.answer_due = true;
     q.answer_psn = psn;
     q.answer_syndrome = syndrome;
+    make_due(index, q);
+  }
+
+  void make_due(std::uint32_t index, Queue& q) {
+    if (!q.due) due_.push_back(index);
+    q.due = true;
   }
 
   Tables& tables_;
   link::Link& link_;
+  const RuleBook& rules_;
+  WriteOrder order_;
   std::vector<Queue> queues_;  // by QP index
   std::vector<std::uint32_t> due_;
+  std::vector<std::uint32_t> late_;  // QPs that keep a write back; an index may be there in vain
   DropCounters drops_;
 };
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "nic/refusal.hpp"
 #include "peal/core/types.hpp"
 #include "peal/mlx5/cqe.hpp"
 #include "peal/mlx5/wqe.hpp"
@@ -54,6 +55,9 @@ struct QpEntry {
   bool remote_write_enabled = false;
   bool remote_read_enabled = false;
   bool remote_atomic_enabled = false;
+  std::uint8_t atomic_mode = 0;
+  std::uint8_t log_sra_max = 0;  // reads and atomics that it may have in flight
+  std::uint8_t log_rra_max = 0;  // and that the peer may
   std::uint32_t pd = 0;
   std::uint32_t cq = 0;   // index of its send CQ
   std::uint32_t uar = 0;  // index of its UAR
@@ -72,14 +76,26 @@ struct QpEntry {
   }
   std::uint32_t depth() const { return 1u << log_sq_size; }
   std::uint32_t mtu_bytes() const { return 128u << mtu; }
+  // How many PSNs a message, or a part of one, takes.
+  std::uint32_t packets_of(std::uint32_t bytes) const {
+    return bytes == 0 ? 1 : (bytes - 1) / mtu_bytes() + 1;
+  }
 };
 
 struct CqEntry {
   bool used = false;
   std::uint8_t log_size = 0;
   mlx5::Cqe* ring = nullptr;
+  bool collapsed = false;  // every CQE goes to entry 0
+  bool ignores_overrun = false;
   std::uint64_t produced = 0;  // CQEs written so far; a QP reset does not touch it
   std::uint32_t uar = 0;
+  const std::uint32_t* consumer_record = nullptr;  // null: the client gave none
+
+  std::uint32_t entries() const { return 1u << log_size; }
+  mlx5::Cqe* entry(std::uint64_t number) const {
+    return &ring[collapsed ? 0 : number & (entries() - 1)];
+  }
 };
 
 // One UAR page; the doorbell register lies at kUarDoorbellOffset.
@@ -97,6 +113,7 @@ struct UmemEntry {
 // Indices start at 1, so that 0 names nothing.
 struct Tables {
   std::uint64_t epoch = 0;
+  Rules rules = default_rules();
   std::array<QpEntry, kMaxQps> qps;
   std::array<CqEntry, kMaxCqs> cqs;
   std::array<KeyEntry, kMaxKeys> keys;

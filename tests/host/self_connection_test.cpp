@@ -31,10 +31,12 @@ class Mirror final : public link::Link {
     segments_.pop_front();
     return true;
   }
-  void discard(Qpn source_qpn, Psn from) override {
-    std::erase_if(segments_, [&](const link::Segment& s) {
-      return s.source_qpn == source_qpn && s.payload != nullptr && s.psn.since(from) >= 0;
-    });
+  bool payload_stays() const override { return true; }
+  bool discard(Qpn source_qpn, link::SegmentRole role, Psn from) override {
+    return std::erase_if(segments_, [&](const link::Segment& s) {
+             return s.source_qpn == source_qpn && link::role_of(s.kind) == role &&
+                    s.payload != nullptr && s.psn.since(from) >= 0;
+           }) != 0;
   }
   bool busy() const override { return !segments_.empty(); }
   bool closed() const override { return false; }

@@ -475,10 +475,13 @@ TEST(StreamLink, ClosesWhenAHeaderIsMalformed) {
   };
   expect_closed_by(with(3, 39), "length");
   expect_closed_by(with(0, 0x80), "length");
-  for (const int kind : {0, 5, 9, 11, 16, 18, 255}) {
+  for (const int kind : {0, 5, 21, 0xd2, 255}) {
     expect_closed_by(with(4, kind), "kind");
   }
-  expect_closed_by(with(4, 17), "payload on an acknowledge");
+  for (const int kind : {12, 17, 18}) {
+    expect_closed_by(with(4, kind), "payload where there can be none");
+  }
+  for (const int kind : {19, 20, 0xd3, 0xd4}) expect_closed_by(with(4, kind), "operands");
   expect_closed_by(with(5, 2), "reserved");
   expect_closed_by(with(7, 1), "reserved");
   expect_closed_by(with(8, 1), "24 bits");

@@ -43,9 +43,12 @@ struct Scene {
     wqe.data = {64, Lkey(key), kStart + 128};
   }
 
-  CheckResult run() const { return check(test::slot_of(wqe), kIndex, posted, qp, *tables); }
+  CheckResult run() const {
+    const mlx5::Slot slot = test::slot_of(wqe);
+    return check(slot.segment, kIndex, posted, qp, *tables);
+  }
   Refusal remote(std::uint64_t address, Rkey rkey, std::uint64_t bytes) {
-    return check_remote_write(address, rkey, bytes, qp, *tables, &target);
+    return check_remote(address, rkey, bytes, kRemoteWrite, qp, *tables, &target);
   }
   KeyEntry& region() { return tables->keys[kKeyIndex]; }
 
@@ -63,7 +66,7 @@ TEST(Check, ResolvesAWriteOfWhichNothingIsWrong) {
   const CheckResult r = scene.run();
   EXPECT_EQ(r.refusal, Refusal::kNone);
   EXPECT_EQ(r.syndrome, Syndrome::kNone);
-  EXPECT_EQ(r.move.source, scene.memory.data() + 128);
+  EXPECT_EQ(r.move.local, scene.memory.data() + 128);
   EXPECT_EQ(r.move.remote_address, 0x1234567890u);
   EXPECT_EQ(r.move.rkey, Rkey(0x77777701));
   EXPECT_EQ(r.move.bytes, 64u);
@@ -99,13 +102,13 @@ const WrongWqe kWrongWqes[] = {
     {"an opcode that nobody knows", Refusal::kOpcode, Syndrome::kLocalQpOperation,
      [](Scene& s) { s.wqe.ctrl.opcode = 0x7f; }},
     {"an opcode that this NIC does not execute", Refusal::kOpcode, Syndrome::kLocalQpOperation,
-     [](Scene& s) { s.wqe.ctrl.opcode = static_cast<std::uint8_t>(mlx5::Opcode::kRdmaRead); }},
+     [](Scene& s) { s.wqe.ctrl.opcode = static_cast<std::uint8_t>(mlx5::Opcode::kSend); }},
     {"a write without data segment", Refusal::kWqeSegments, Syndrome::kLocalQpOperation,
      [](Scene& s) { s.wqe.ctrl.ds = 2; }},
     {"a write with a segment too many", Refusal::kWqeSegments, Syndrome::kLocalQpOperation,
      [](Scene& s) { s.wqe.ctrl.ds = 4; }},
-    {"inline data", Refusal::kInlineFlag, Syndrome::kLocalQpOperation,
-     [](Scene& s) { s.wqe.data.byte_count = 0x80000000u | 8; }},
+    {"more inline data than ds says", Refusal::kInlineLength, Syndrome::kLocalQpOperation,
+     [](Scene& s) { s.wqe.data.byte_count = 0x80000000u | 13; }},
     {"lkey 0", Refusal::kLkeyUnknown, Syndrome::kLocalProtection,
      [](Scene& s) { s.wqe.data.lkey = Lkey(0); }},
     {"lkey of no region", Refusal::kLkeyUnknown, Syndrome::kLocalProtection,
@@ -148,7 +151,7 @@ TEST(Check, RefusesEachWrongWqeWithItsReasonAndSyndrome) {
     const CheckResult r = scene.run();
     EXPECT_EQ(r.refusal, wrong.refusal) << wrong.name << ": " << refusal_text(r.refusal);
     EXPECT_EQ(r.syndrome, wrong.syndrome) << wrong.name;
-    EXPECT_EQ(r.move.source, nullptr) << wrong.name;
+    EXPECT_EQ(r.move.local, nullptr) << wrong.name;
     EXPECT_EQ(r.move.opcode, scene.wqe.ctrl.opcode) << wrong.name;
   }
 }
@@ -174,7 +177,7 @@ TEST(Check, LooksAtNoKeyAndNoAddressOfAWriteOfLengthZero) {
   const CheckResult r = scene.run();
   EXPECT_EQ(r.refusal, Refusal::kNone);
   EXPECT_EQ(r.move.bytes, 0u);
-  EXPECT_EQ(r.move.source, nullptr);
+  EXPECT_EQ(r.move.local, nullptr);
 }
 
 TEST(Check, AcceptsANopOfAnySizeThatIsPosted) {
@@ -206,16 +209,6 @@ TEST(CheckRemoteWrite, RefusesEachWrongRequestWithItsReason) {
     std::function<Refusal(Scene&)> ask;
   };
   const Wrong wrongs[] = {
-      {"writes disabled", Refusal::kRemoteWriteDisabled,
-       [](Scene& s) {
-         s.qp.remote_write_enabled = false;
-         return s.remote(Scene::kStart, Rkey(s.key), 8);
-       }},
-      {"writes disabled, length 0", Refusal::kRemoteWriteDisabled,
-       [](Scene& s) {
-         s.qp.remote_write_enabled = false;
-         return s.remote(0, Rkey(0), 0);
-       }},
       {"rkey 0", Refusal::kRkeyUnknown,
        [](Scene& s) { return s.remote(Scene::kStart, Rkey(0), 8); }},
       {"rkey of another NIC", Refusal::kRkeyUnknown,

@@ -197,7 +197,7 @@ TYPED_TEST_P(Conformance, RefusesALocalKeyThatIsSwapped) {
   LatchedError e;
   ASSERT_TRUE(queue.completions().error(&e));
   EXPECT_EQ(e.syndrome, 0x04);
-  EXPECT_EQ(fabric.counters().refusals[static_cast<std::size_t>(nic::Refusal::kLkeySwapped)], 1u);
+  EXPECT_EQ(fabric.counters().reasons.refusals(nic::Refusal::kLkeySwapped), 1u);
 }
 
 TYPED_TEST_P(Conformance, CommitsTheFaultsItIsToldTo) {

@@ -119,11 +119,10 @@ class RawFabric {
   }
   nic::QpCounters counters() const { return sender.counters(qp.qpn()); }
   nic::QpCounters peer_counters() const { return receiver.counters(peer.qpn()); }
-  std::uint64_t refused(nic::Refusal why) const {
-    return counters().refusals[static_cast<std::size_t>(why)];
-  }
+  std::uint64_t refused(nic::Refusal why) const { return counters().reasons.refusals(why); }
+  std::uint64_t warned(nic::Refusal why) const { return counters().reasons.warnings(why); }
   std::uint64_t peer_refused(nic::Refusal why) const {
-    return peer_counters().refusals[static_cast<std::size_t>(why)];
+    return peer_counters().reasons.refusals(why);
   }
   nic::QpState state() const { return sender.tables().find_qp(qp.qpn())->state; }
   nic::QpState peer_state() const { return receiver.tables().find_qp(peer.qpn())->state; }

@@ -94,7 +94,7 @@ TEST(Requester, UnsignalledWqesGiveTheirSlotsBack) {
     fabric.qp.post(quiet);
     fabric.settle();
   }
-  EXPECT_EQ(fabric.counters().refusals, decltype(QpCounters::refusals){});
+  EXPECT_EQ(fabric.counters().reasons.refused, ReasonCounts{}.refused);
   EXPECT_EQ(fabric.counters().cqes, 0u);
   EXPECT_TRUE(fabric.arrived(0, 0, 100));
 }
@@ -140,7 +140,7 @@ const WrongWqe kWrongWqes[] = {
      [](RawFabric<>&, Wqe& w) { w.ctrl.opcode = 0x3f; }},
     {"ds", Refusal::kWqeSegments, Syndrome::kLocalQpOperation,
      [](RawFabric<>&, Wqe& w) { w.ctrl.ds = 4; }},
-    {"inline", Refusal::kInlineFlag, Syndrome::kLocalQpOperation,
+    {"inline", Refusal::kInlineLength, Syndrome::kLocalQpOperation,
      [](RawFabric<>&, Wqe& w) { w.data.byte_count |= mlx5::kInlineFlag; }},
     {"lkey", Refusal::kLkeyUnknown, Syndrome::kLocalProtection,
      [](RawFabric<>&, Wqe& w) { w.data.lkey = Lkey(0xffffff00); }},
@@ -150,11 +150,11 @@ const WrongWqe kWrongWqes[] = {
      [](RawFabric<>& f, Wqe& w) { w.data.lkey = Lkey(f.source.key() + 1); }},
     {"local range", Refusal::kLocalRange, Syndrome::kLocalProtection,
      [](RawFabric<>& f, Wqe& w) { w.data.address = f.source.address() + f.source.size() - 63; }},
-    {"rkey", Refusal::kRemoteAccess, Syndrome::kRemoteAccess,
+    {"rkey", Refusal::kRemoteRefused, Syndrome::kRemoteAccess,
      [](RawFabric<>&, Wqe& w) { w.raddr.rkey = Rkey(0xffffff00); }},
-    {"rkey swapped", Refusal::kRemoteAccess, Syndrome::kRemoteAccess,
+    {"rkey swapped", Refusal::kRemoteRefused, Syndrome::kRemoteAccess,
      [](RawFabric<>& f, Wqe& w) { w.raddr.rkey = Rkey(swap_bytes(f.destination.key())); }},
-    {"remote range", Refusal::kRemoteAccess, Syndrome::kRemoteAccess,
+    {"remote range", Refusal::kRemoteRefused, Syndrome::kRemoteAccess,
      [](RawFabric<>& f, Wqe& w) { w.raddr.address = f.destination.address() - 1; }},
 };
 
@@ -377,7 +377,7 @@ TEST(Requester, CountersAddUp) {
   EXPECT_EQ(c.consumer_index, 11u);
   EXPECT_EQ(p.received_writes, 6u);
   EXPECT_EQ(p.received_bytes, 510u);
-  EXPECT_EQ(fabric.refused(Refusal::kRemoteAccess), 1u);
+  EXPECT_EQ(fabric.refused(Refusal::kRemoteRefused), 1u);
   EXPECT_EQ(fabric.peer_refused(Refusal::kRkeyUnknown), 1u);
   EXPECT_EQ(c.doorbells, 2u);  // changes seen, not stores
   EXPECT_EQ(fabric.qp.poll_all().size(), c.cqes);

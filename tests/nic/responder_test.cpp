@@ -74,9 +74,7 @@ struct Receiver {
   }
   QpState state() const { return core.tables().find_qp(qp.qpn())->state; }
   QpCounters counters() const { return core.counters(qp.qpn()); }
-  std::uint64_t refused(Refusal why) const {
-    return counters().refusals[static_cast<std::size_t>(why)];
-  }
+  std::uint64_t refused(Refusal why) const { return counters().reasons.refusals(why); }
 
   ScriptedLink link;
   Core<CpuMemory> core;

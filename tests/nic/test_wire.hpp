@@ -53,10 +53,12 @@ class TestWire {
       in_.pop_front();
       return true;
     }
-    void discard(Qpn source_qpn, Psn from) override {
-      std::erase_if(out_, [source_qpn, from](const link::Segment& s) {
-        return s.source_qpn == source_qpn && s.payload != nullptr && s.psn.since(from) >= 0;
-      });
+    bool payload_stays() const override { return true; }
+    bool discard(Qpn source_qpn, link::SegmentRole role, Psn from) override {
+      return std::erase_if(out_, [=](const link::Segment& s) {
+               return s.source_qpn == source_qpn && link::role_of(s.kind) == role &&
+                      s.payload != nullptr && s.psn.since(from) >= 0;
+             }) != 0;
     }
     bool busy() const override { return !out_.empty() || !in_.empty(); }
     bool closed() const override { return false; }
@@ -92,7 +94,11 @@ class ScriptedLink final : public link::Link {
     incoming.pop_front();
     return true;
   }
-  void discard(Qpn source_qpn, Psn) override { discarded.push_back(source_qpn); }
+  bool payload_stays() const override { return false; }
+  bool discard(Qpn source_qpn, link::SegmentRole, Psn) override {
+    discarded.push_back(source_qpn);
+    return false;
+  }
   bool busy() const override { return !incoming.empty(); }
   bool closed() const override { return false; }
 

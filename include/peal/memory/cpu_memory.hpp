@@ -56,8 +56,11 @@ struct CpuMemory {
   static std::uint32_t load_cqe_owner_acquire(const std::uint32_t* nic_owner_word, FenceScope) {
     return word(nic_owner_word).load(std::memory_order_acquire);
   }
-  // A word of a CQE whose owner word has been acquired.
-  static std::uint32_t load_cqe_body(const std::uint32_t* nic_word) { return *nic_word; }
+  // A word of a CQE whose owner word has been acquired. In a collapsed CQ the next one may be on
+  // its way over it.
+  static std::uint32_t load_cqe_body(const std::uint32_t* nic_word) {
+    return word(nic_word).load(std::memory_order_relaxed);
+  }
 
   // ---- Between producers -----------------------------------------------------------------------
 
@@ -115,6 +118,11 @@ struct CpuMemory {
     return word(latch).load(std::memory_order_acquire);
   }
 
+  // MO-12, reading end: the receiver of a signal sees the payload that was placed before it.
+  static std::uint64_t load_signal_acquire(const std::uint64_t* signal, FenceScope) {
+    return word(signal).load(std::memory_order_acquire);
+  }
+
   // Counters that order nothing. `reserved` needs no order of its own: slots are disjoint, and
   // their reuse is ordered by MO-8.
   template <class T>
@@ -154,6 +162,17 @@ struct CpuMemory {
   // Payload moves by library calls, which ThreadSanitizer intercepts.
   static void copy_payload(std::byte* to, const std::byte* from, std::size_t bytes) {
     std::memcpy(to, from, bytes);
+  }
+  // MO-12, writing end: what was placed before is visible to whoever reads the new value. Of 4 or 8
+  // bytes; returns the old value.
+  template <class T, class Next>
+  static T update_signal_acq_rel(T* signal, const Next& next) {
+    auto w = word(signal);
+    T seen = w.load(std::memory_order_relaxed);
+    while (!w.compare_exchange_weak(seen, next(seen), std::memory_order_acq_rel,
+                                    std::memory_order_relaxed)) {
+    }
+    return seen;
   }
   // MO-4, writing end: bytes 0-59 first, then the owner word. Relaxed stores, as a copy of constant
   // size is expanded where ThreadSanitizer does not see it.

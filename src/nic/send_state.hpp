@@ -1,0 +1,111 @@
+// What a requester keeps of one QP: plain data, and where in its ring each WQE stands.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "link/link.hpp"
+#include "nic/check.hpp"
+#include "nic/counters.hpp"
+#include "nic/faults.hpp"
+#include "nic/record_check.hpp"
+
+namespace peal::nic {
+
+enum class Phase : std::uint8_t { kStarting, kSent, kDone };
+
+// A WQE that was fetched and has no CQE yet.
+struct Outstanding {
+  Completion completion;
+  std::byte* local = nullptr;   // registered memory that the WQE uses; null where it uses none
+  std::uint64_t check_sum = 0;  // of the WQE as it was fetched
+  std::uint64_t sent_at_ns = 0;
+  std::uint64_t done_at_ns = 0;
+  std::uint32_t received = 0;  // of a read, so far
+  Psn first_psn;
+  Psn last_psn;
+  std::uint8_t fm_ce_se = 0;
+  std::uint8_t segments = 0;  // 16-byte ones in the first slot
+  Operation operation = Operation::kNop;
+  Phase phase = Phase::kStarting;
+  Refusal reason = Refusal::kNone;  // why it failed
+
+  // A read or an atomic is done when its answer has come, not when it has been acknowledged.
+  bool wants_answer() const {
+    return operation == Operation::kRead || operation == Operation::kAtomic;
+  }
+};
+
+// What a WQE sends that is not in registered memory: inline data, or an atomic's operands.
+struct Scratch {
+  std::byte few[link::kAtomicPayloadBytes];
+  std::unique_ptr<std::byte[]> many;
+
+  std::byte* room_for(std::uint32_t bytes) {
+    if (bytes <= sizeof few) return few;
+    many = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    return many.get();
+  }
+};
+
+struct SendState {
+  std::uint64_t posted = 0;   // announced by the client
+  std::uint64_t fetched = 0;  // taken from the ring
+  // With the record believed: what was rung, where the record has not caught up with it.
+  std::uint64_t rung = 0;
+  bool catching_up = false;
+
+  // Fetched and not yet completed, in order; free-running positions.
+  std::vector<Outstanding> outstanding;
+  std::uint64_t head = 0;
+  std::uint64_t tail = 0;
+  std::vector<Scratch> scratch;  // by the same positions; made when the first one needs it
+  std::vector<mlx5::Slot> wide;  // the WQE being fetched, if it has several slots
+
+  // The newest of them, until it has been sent.
+  Move current;
+  std::uint32_t current_sent = 0;
+  bool starting = false;  // it has not been sent whole
+  bool started = false;   // and nothing holds it back
+  bool told = false;      // that something does
+  std::uint64_t held_since_ns = 0;
+
+  std::uint32_t unanswered = 0;   // reads and atomics sent
+  std::uint32_t unsignalled = 0;  // slots since the last WQE that asks for a CQE
+  bool cq_too_small_told = false;
+  bool failing = false;   // a WQE has failed: nothing more is fetched
+  bool reported = false;  // its error CQE is written: what follows is flushed
+  Psn next_psn;
+  Psn oldest_psn;
+  std::uint64_t answered_ns = 0;  // the last time an answer came
+  ArmedFaults faults;
+  RecordCheck record_check;
+  QpCounters counters;
+
+  std::uint64_t mask() const { return outstanding.size() - 1; }
+  Outstanding& at(std::uint64_t position) { return outstanding[position & mask()]; }
+  const Outstanding& at(std::uint64_t position) const { return outstanding[position & mask()]; }
+  Outstanding& newest() { return at(tail - 1); }
+  Scratch& newest_scratch() {
+    if (scratch.empty()) scratch.resize(outstanding.size());
+    return scratch[(tail - 1) & mask()];
+  }
+  // Index of the oldest WQE that has no CQE yet.
+  std::uint64_t completed_index() const {
+    return head == tail ? fetched : at(head).completion.index;
+  }
+};
+
+// Over the WQE's first slot: what was fetched against what is there when its CQE is due.
+inline std::uint64_t check_sum_of(const mlx5::Slot& slot, std::uint32_t segments) {
+  std::uint64_t sum = 0;
+  for (std::uint32_t i = 0; i < segments; ++i) {
+    sum = ((sum << 7) | (sum >> 57)) ^ slot.segment[i].lo;
+    sum = ((sum << 7) | (sum >> 57)) ^ slot.segment[i].hi;
+  }
+  return sum;
+}
+
+}  // namespace peal::nic
