@@ -58,7 +58,7 @@ Reservation post_batch(ManualFabric& fabric, SendQueue<ManualMemory, S>& queue, 
     if (i == failing && cause == Cause::kLocalKey) p.lkey = Lkey(0x00abcd00);
     if (i == failing && cause == Cause::kRemoteKey) p.rkey = Rkey(0x00abcd00);
     if (i == failing && cause == Cause::kInjectedNoop) p.bytes = 0;
-    write_put_wqe(queue, r.first + i, p);
+    write_wqe(queue, r.first + i, p);
   }
   EXPECT_EQ(queue.publish(r), Status::kOk);
   return r;

@@ -19,7 +19,7 @@ using test::ManualFabric;
 using test::ManualMemory;
 
 std::uint64_t refused(const nic::QpCounters& c, nic::Refusal why) {
-  return c.refusals[static_cast<std::size_t>(why)];
+  return c.reasons.refusals(why);
 }
 
 // Posts one PUT that is to fail, and gives the error that ends it within a virtual second.
@@ -47,7 +47,7 @@ TEST(Keys, AreHostOrderInTheApiAndBigEndianInTheWqe) {
   q.depth = 2;
   q.qpn = Qpn(0x0002ed);
   SendQueue<ManualMemory, Sharing::kExclusive> queue(q);
-  write_put_wqe(
+  write_wqe(
       queue, 511,
       Put{0x0102030405060708, Lkey(0x00130100), 0x1112131415161718, Rkey(0x00240200), 0x00000809});
   const std::uint8_t expected[48] = {0x00, 0x01, 0xff, 0x08, 0x00, 0x02, 0xed, 0x03, 0x00, 0x00,

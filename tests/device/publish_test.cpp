@@ -32,7 +32,7 @@ Reservation reserve_and_write(Queue& queue, const ManualFabric& fabric, std::uin
   Reservation r;
   EXPECT_EQ(queue.reserve(n, &r), Status::kOk);
   for (std::uint64_t i = r.first; i != r.end(); ++i) {
-    write_put_wqe(queue, i, fabric.put(i % 1000 * 8, i % 1000 * 8, 8));
+    write_wqe(queue, i, fabric.put(i % 1000 * 8, i % 1000 * 8, 8));
   }
   return r;
 }
@@ -252,7 +252,7 @@ TEST(CombinePublish, LeavesNoPublisherUnrungWhenItArrivesDuringACombine) {
   SendQueue<InterruptedMemory, Sharing::kDevice> queue(other.handle(), kCombine);
   Reservation mine;
   ASSERT_EQ(queue.reserve(1, &mine), Status::kOk);
-  write_put_wqe(queue, mine.first, fabric.put(0, 0, 8));
+  write_wqe(queue, mine.first, fabric.put(0, 0, 8));
   const Reservation theirs = reserve_and_write(other, fabric, 2);
   InterruptedMemory::before_subtract() = [&] {
     EXPECT_EQ(other.handle().state->rung, 1u);

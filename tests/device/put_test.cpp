@@ -94,7 +94,7 @@ TEST(Put, IsCutIntoChunksOfTheLargestMessage) {
     handle.max_message_bytes = 100;
     SendQueue<ManualMemory, Sharing::kDevice> queue(handle);
     const std::uint64_t chunks = (bytes + 99) / 100;
-    EXPECT_EQ(wqes_of_put(handle, bytes), chunks);
+    EXPECT_EQ(wqes_of(handle, bytes), chunks);
     const auto before = fabric.destination;
     Posted posted;
     ASSERT_EQ(put(queue, fabric.put(11, 77, bytes), &posted), Status::kOk);
@@ -123,20 +123,20 @@ TEST(Put, IsPendingUntilItsLastChunkIsDone) {
 TEST(Put, TakesAsManyWqesAsTheLargestMessageAsks) {
   QueueHandle q;
   q.max_message_bytes = kGiB;
-  EXPECT_EQ(wqes_of_put(q, 0), 1u);
-  EXPECT_EQ(wqes_of_put(q, 1), 1u);
-  EXPECT_EQ(wqes_of_put(q, kGiB - 1), 1u);
-  EXPECT_EQ(wqes_of_put(q, kGiB), 1u);
-  EXPECT_EQ(wqes_of_put(q, kGiB + 1), 2u);
-  EXPECT_EQ(wqes_of_put(q, (std::uint64_t{1} << 31) + 5), 3u);
-  EXPECT_EQ(wqes_of_put(q, (std::uint64_t{1} << 32) + 3), 5u);
-  EXPECT_EQ(wqes_of_put(q, std::uint64_t{1} << 40), 1024u);
+  EXPECT_EQ(wqes_of(q, 0), 1u);
+  EXPECT_EQ(wqes_of(q, 1), 1u);
+  EXPECT_EQ(wqes_of(q, kGiB - 1), 1u);
+  EXPECT_EQ(wqes_of(q, kGiB), 1u);
+  EXPECT_EQ(wqes_of(q, kGiB + 1), 2u);
+  EXPECT_EQ(wqes_of(q, (std::uint64_t{1} << 31) + 5), 3u);
+  EXPECT_EQ(wqes_of(q, (std::uint64_t{1} << 32) + 3), 5u);
+  EXPECT_EQ(wqes_of(q, std::uint64_t{1} << 40), 1024u);
 }
 
 TEST(Put, TakesNoFewerWqesWhenItsSizeIsTheLargestNumber) {
   QueueHandle q;
   q.max_message_bytes = kGiB;
-  EXPECT_EQ(wqes_of_put(q, std::numeric_limits<std::uint64_t>::max()), std::uint64_t{1} << 34);
+  EXPECT_EQ(wqes_of(q, std::numeric_limits<std::uint64_t>::max()), std::uint64_t{1} << 34);
 }
 
 // No byte moves; the NIC checks every WQE, and the test reads them.
@@ -255,7 +255,7 @@ TEST(Put, GoesRoundTheRingWithADoorbellEachOrOnePerLap) {
       const std::uint32_t n = std::min(batch, 3 * 16 + 1 - i);
       Reservation r;
       ASSERT_EQ(queue.reserve(n, &r), Status::kOk);
-      for (; i < r.end(); ++i) write_put_wqe(queue, i, fabric.put(i * 8, i * 8, 8));
+      for (; i < r.end(); ++i) write_wqe(queue, i, fabric.put(i * 8, i * 8, 8));
       ASSERT_EQ(queue.publish(r), Status::kOk);
     }
     ASSERT_EQ(wait(queue, 48), Status::kOk);

@@ -135,7 +135,7 @@ class ModelRun {
       const std::uint64_t bytes = below(kPlaceBytes + 1 - shift);
       const Put put = fabric_.put(below(fabric_.source.size() - kPlaceBytes), place + shift, bytes);
       wqes_.push_back(put);
-      write_put_wqe(queue(), index, put);
+      write_wqe(queue(), index, put);
     }
   }
 

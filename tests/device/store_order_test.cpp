@@ -164,7 +164,7 @@ TEST(Submission, StoresTheSameInEveryPublishOrderAndSharingWhenOneProducerSubmit
         Reservation r;
         EXPECT_EQ(queue.reserve(n, &r), Status::kOk);
         for (std::uint64_t i = r.first; i != r.end(); ++i) {
-          write_put_wqe(queue, i, fabric.put(i % 100, i % 50, i % 3 == 0 ? 0 : 40));
+          write_wqe(queue, i, fabric.put(i % 100, i % 50, i % 3 == 0 ? 0 : 40));
         }
         EXPECT_EQ(queue.publish(r), Status::kOk);
       }

@@ -150,7 +150,7 @@ TEST(Threads, CompleteBatchesOfUnequalLengths) {
             const std::uint64_t number = (t * batches + b) * 8 + i;
             const std::uint64_t stamp = stamp_of(number);
             std::memcpy(&fabric.source[number * 8], &stamp, 8);
-            write_put_wqe(queue, r.first + i, fabric.put(number * 8, number * 8, 8));
+            write_wqe(queue, r.first + i, fabric.put(number * 8, number * 8, 8));
           }
           if (queue.publish(r, kHangGuardNs) != Status::kOk) ++failed;
           last = r.end() - 1;

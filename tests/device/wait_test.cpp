@@ -186,7 +186,7 @@ void expect_reserve_deadline_leaves_no_hole() {
   ASSERT_EQ(queue.reserve(2, &r), Status::kOk);
   EXPECT_EQ(r.first, 65538u);
   for (std::uint64_t i = r.first; i != r.end(); ++i) {
-    write_put_wqe(queue, i, fabric.put(0, 0, 8));
+    write_wqe(queue, i, fabric.put(0, 0, 8));
   }
   ASSERT_EQ(queue.publish(r), Status::kOk);
   ASSERT_EQ(wait(queue, r.end() - 1), Status::kOk);
@@ -304,7 +304,7 @@ TEST(Reserve, TakesNoOldCqeForACompletionWhenPreemptedAfterReadingReserved) {
   ASSERT_EQ(preempted.reserve(1, &r, 1'000'000), Status::kOk);
   EXPECT_EQ(r.first, 65500u);
   EXPECT_EQ(q.state->completed, 65500u);
-  write_put_wqe(preempted, r.first, fabric.put(0, 0, 8));
+  write_wqe(preempted, r.first, fabric.put(0, 0, 8));
   ASSERT_EQ(preempted.publish(r), Status::kOk);
   EXPECT_EQ(others.completions().try_wait(r.first), Status::kPending);
   EXPECT_EQ(wait(others, r.first), Status::kOk);

@@ -194,7 +194,7 @@ TEST(Laps, AreToldApartWhenTwoOfThemAliasTheCounter) {
       ASSERT_EQ(queue.reserve(kDepth, &r), Status::kOk);
       ASSERT_EQ(r.first, end);
       for (std::uint64_t i = r.first; i != r.end(); ++i) {
-        write_put_wqe(queue, i, fabric.put(i % 100, i % 100, i % 64 == 0 ? 8 : 0));
+        write_wqe(queue, i, fabric.put(i % 100, i % 100, i % 64 == 0 ? 8 : 0));
       }
       ASSERT_EQ(queue.publish(r), Status::kOk);
       for (std::uint64_t i = r.first; i != r.end(); ++i) {

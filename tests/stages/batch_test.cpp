@@ -72,7 +72,7 @@ TEST(BatchStageStores, AreAllWqesThenOneSubmission) {
     std::vector<InFlight> fifo(16);
     std::vector<RecordedStore> expected;
     SendQueue<RecordingMemory, Sharing::kDevice> queue(loop.handle(), submit);
-    for (std::uint64_t i = 0; i < 11; ++i) write_put_wqe(queue, first + i, nth_put(i));
+    for (std::uint64_t i = 0; i < 11; ++i) write_wqe(queue, first + i, nth_put(i));
     expected = RecordingMemory::log();
     const auto announce = [&](std::uint64_t pi) {
       const QueueHandle q = loop.handle();

@@ -1,4 +1,5 @@
-// Polling: one CQE per WQE, found by the WQE's index.
+// Polling: one CQE per WQE, found by the WQE's index; or one collapsed entry that tells how far the
+// NIC has come.
 // Any number of producers may poll one queue; `completed` only moves forward, over successes only.
 #pragma once
 
@@ -33,10 +34,15 @@ class CompletionQueue {
   // On kOk the payload has been placed at the peer and local buffers may be reused.
   PEAL_HOST_DEVICE Status try_wait(std::uint64_t ticket) {
     if (completed() > ticket) return Status::kOk;
-    switch (look_at(ticket)) {
-      case Entry::kSuccess: advance_completed(ticket + 1); return Status::kOk;
-      case Entry::kError: latch_first_error(); break;
-      case Entry::kNotWritten: break;
+    if (q_.completion == CompletionMode::kTail) {
+      poll_collapsed();
+      if (completed() > ticket) return Status::kOk;
+    } else {
+      switch (look_at(ticket)) {
+        case Entry::kSuccess: advance_completed(ticket + 1); return Status::kOk;
+        case Entry::kError: latch_first_error(); break;
+        case Entry::kNotWritten: break;
+      }
     }
     const Status status = latched_status();
     if (status == Status::kOk) return Status::kPending;
@@ -105,16 +111,39 @@ class CompletionQueue {
         advance_completed(i + 1);
         continue;
       }
-      const std::uint32_t w13 = swap_bytes(M::load_cqe_body(&entry_of(i)->word[13]));
-      const std::uint32_t w14 = swap_bytes(M::load_cqe_body(&entry_of(i)->word[14]));
-      LatchedError e;
-      e.syndrome = static_cast<std::uint8_t>(w13);
-      e.vendor_syndrome = static_cast<std::uint8_t>(w13 >> 8);
-      e.opcode = static_cast<std::uint8_t>(w14 >> 24);
+      LatchedError e = read_error(*entry_of(i));
       e.index = static_cast<std::uint32_t>(i);
       M::latch_release(&q_.state->error, encode_error(e), kScope);  // MO-10
       return;
     }
+  }
+
+  // One load tells of all that has succeeded. `completed` is read before it, so that the entry is
+  // never older; what lies further ahead than the ring is deep was left from before a wrap.
+  PEAL_HOST_DEVICE void poll_collapsed() {
+    const std::uint64_t done = completed();
+    const mlx5::CqeOwnerWord seen = mlx5::decode_cqe_owner_word(
+        M::load_cqe_owner_acquire(&q_.nic_cq->word[mlx5::kCqeOwnerWord], q_.fence_scope));  // MO-4
+    if (seen.opcode == mlx5::CqeOpcode::kInvalid) return;
+    if (seen.opcode == mlx5::CqeOpcode::kRequester) {
+      const auto ahead =
+          static_cast<std::uint16_t>(seen.wqe_counter + 1u - static_cast<std::uint16_t>(done));
+      if (ahead != 0 && ahead <= q_.depth) advance_completed(done + ahead);
+      return;
+    }
+    LatchedError e = read_error(*q_.nic_cq);
+    e.index_unknown = true;
+    M::latch_release(&q_.state->error, encode_error(e), kScope);  // MO-10
+  }
+
+  PEAL_HOST_DEVICE static LatchedError read_error(const mlx5::Cqe& entry) {
+    const std::uint32_t w13 = swap_bytes(M::load_cqe_body(&entry.word[13]));
+    const std::uint32_t w14 = swap_bytes(M::load_cqe_body(&entry.word[14]));
+    LatchedError e;
+    e.syndrome = static_cast<std::uint8_t>(w13);
+    e.vendor_syndrome = static_cast<std::uint8_t>(w13 >> 8);
+    e.opcode = static_cast<std::uint8_t>(w14 >> 24);
+    return e;
   }
 
   QueueHandle q_;

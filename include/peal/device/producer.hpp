@@ -1,5 +1,5 @@
-// A producer: one thread that keeps a window of its PUTs in flight on a queue, oldest awaited
-// first, and posts them in batches, each behind one doorbell.
+// A producer: one thread that keeps a window of its operations in flight on a queue, oldest awaited
+// first, and posts PUTs in batches, each behind one doorbell.
 #pragma once
 
 #include <cstdint>
@@ -61,9 +61,33 @@ class Producer {
         window_(options.window == 0 ? 1 : options.window),
         batch_(effective_batch(options, queue.depth)) {}
 
-  // Posts one PUT and rings; see put_many.
-  PEAL_HOST_DEVICE Status put(const Put& put) {
-    return put_many(1, [&put](std::uint64_t) { return put; });
+  // Each posts one operation and rings: peal::put and so on. Blocks while the window is full, else
+  // as put_many. Each counts as one PUT in the window and in the counts below.
+  PEAL_HOST_DEVICE Status put(const Put& put, Fence fence = Fence::kNone) {
+    return post_one(
+        [&](Posted* posted) { return peal::put(queue_, put, posted, timeout_ns_, fence); });
+  }
+  PEAL_HOST_DEVICE Status put_inline(const PutInline& put, Fence fence = Fence::kNone) {
+    return post_one(
+        [&](Posted* posted) { return peal::put_inline(queue_, put, posted, timeout_ns_, fence); });
+  }
+  PEAL_HOST_DEVICE Status put_signal(const Put& put, const FetchAdd& signal,
+                                     Fence fence = Fence::kNone) {
+    return post_one([&](Posted* posted) {
+      return peal::put_signal(queue_, put, signal, posted, timeout_ns_, fence);
+    });
+  }
+  PEAL_HOST_DEVICE Status get(const Get& get, Fence fence = Fence::kNone) {
+    return post_one(
+        [&](Posted* posted) { return peal::get(queue_, get, posted, timeout_ns_, fence); });
+  }
+  PEAL_HOST_DEVICE Status fetch_add(const FetchAdd& a, Fence fence = Fence::kNone) {
+    return post_one(
+        [&](Posted* posted) { return peal::fetch_add(queue_, a, posted, timeout_ns_, fence); });
+  }
+  PEAL_HOST_DEVICE Status compare_swap(const CompareSwap& a, Fence fence = Fence::kNone) {
+    return post_one(
+        [&](Posted* posted) { return peal::compare_swap(queue_, a, posted, timeout_ns_, fence); });
   }
 
   // Posts the PUTs make(0) to make(n - 1), in this order: as many as the effective batch behind
@@ -78,17 +102,11 @@ class Producer {
     for (std::uint64_t i = 0; i != n;) {
       std::uint32_t run = 0;
       while (run < batch_ && run < n - i && make(i + run).bytes <= largest) ++run;
-      const std::uint32_t puts = run == 0 ? 1 : run;
-      Status status = make_room(puts);
+      const Status status =
+          run == 0 ? put(make(i))
+                   : post(run, [&](Posted* posted) { return post_run(run, i, make, posted); });
       if (status != Status::kOk) return status;
-      const std::uint64_t start_ns = clock();
-      Posted posted;
-      status =
-          run == 0 ? peal::put(queue_, make(i), &posted, timeout_ns_) : post(run, i, make, &posted);
-      if (status != Status::kOk) return status;
-      posted_wqes_ += posted.wqes;
-      push({posted.ticket, start_ns, puts});
-      i += puts;
+      i += run == 0 ? 1 : run;
     }
     return Status::kOk;
   }
@@ -138,14 +156,33 @@ class Producer {
     return Status::kOk;
   }
 
-  template <class Make>
-  PEAL_HOST_DEVICE Status post(std::uint32_t n, std::uint64_t from, Make& make, Posted* posted) {
-    Reservation r;
-    const Status status = queue_.reserve(n, &r, timeout_ns_);
+  // Makes room for `puts`, posts them, and takes note.
+  template <class Post>
+  PEAL_HOST_DEVICE Status post(std::uint32_t puts, Post post_them) {
+    Status status = make_room(puts);
     if (status != Status::kOk) return status;
-    for (std::uint32_t k = 0; k != n; ++k) write_put_wqe(queue_, r.first + k, make(from + k));
-    *posted = {r.end() - 1, n};
-    return queue_.publish(r, timeout_ns_);
+    const std::uint64_t start_ns = clock();
+    Posted posted;
+    status = post_them(&posted);
+    if (status != Status::kOk) return status;
+    posted_wqes_ += posted.wqes;
+    push({posted.ticket, start_ns, puts});
+    return Status::kOk;
+  }
+  template <class Post>
+  PEAL_HOST_DEVICE Status post_one(Post post_it) {
+    return post(1, post_it);
+  }
+
+  // PUTs of one WQE each, behind one doorbell.
+  template <class Make>
+  PEAL_HOST_DEVICE Status post_run(std::uint32_t n, std::uint64_t from, Make& make,
+                                   Posted* posted) {
+    return detail::post_wqes(
+        queue_, n, posted, timeout_ns_,
+        [&](const Reservation& r, std::uint64_t index, std::uint64_t k) {
+          write_wqe(queue_, index, make(from + k), {queue_.signals(r, index), Fence::kNone});
+        });
   }
 
   PEAL_HOST_DEVICE Status wait_oldest() {

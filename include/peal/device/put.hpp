@@ -1,22 +1,14 @@
-// PUT: an RDMA WRITE from a registered local buffer into the peer's registered memory.
+// The one-sided operations: each posts WQEs behind one doorbell and returns; wait() and flush()
+// wait.
 #pragma once
 
 #include <cstdint>
 
 #include "peal/core/status.hpp"
+#include "peal/device/operation.hpp"
 #include "peal/device/send_queue.hpp"
-#include "peal/mlx5/wqe.hpp"
 
 namespace peal {
-
-// Addresses are those by which the regions were registered; keys are host order.
-struct Put {
-  std::uint64_t local_address = 0;
-  Lkey lkey;
-  std::uint64_t remote_address = 0;
-  Rkey rkey;
-  std::uint64_t bytes = 0;
-};
 
 // What a call posted.
 struct Posted {
@@ -24,64 +16,34 @@ struct Posted {
   std::uint32_t wqes = 0;
 };
 
-// How many WQEs a PUT of `bytes` takes: one up to the NIC's largest message, a no-op for 0 bytes.
-PEAL_HOST_DEVICE inline std::uint64_t wqes_of_put(const QueueHandle& q, std::uint64_t bytes) {
+// How many WQEs a transfer of `bytes` takes: one up to the NIC's largest message, a no-op for 0
+// bytes.
+PEAL_HOST_DEVICE inline std::uint64_t wqes_of(const QueueHandle& q, std::uint64_t bytes) {
   return bytes == 0 ? 1 : (bytes - 1) / q.max_message_bytes + 1;
 }
 
-// Writes the WQE of one chunk (0 bytes: a no-op, which completes and touches no memory) into a
-// reserved slot.
-template <class M, Sharing S>
-PEAL_HOST_DEVICE void write_put_wqe(SendQueue<M, S>& queue, std::uint64_t index, const Put& put) {
-  mlx5::CtrlSeg ctrl;
-  ctrl.wqe_index = static_cast<std::uint16_t>(index);
-  ctrl.qpn = queue.handle().qpn;
-  ctrl.fm_ce_se = mlx5::kCompletionAlways;
-  if (put.bytes == 0) {
-    ctrl.opcode = static_cast<std::uint8_t>(mlx5::Opcode::kNop);
-    ctrl.ds = 1;
-    queue.write_segment(index, 0, mlx5::encode(ctrl));
-    return;
-  }
-  ctrl.opcode = static_cast<std::uint8_t>(mlx5::Opcode::kRdmaWrite);
-  ctrl.ds = 3;
-  mlx5::RaddrSeg raddr;
-  raddr.address = put.remote_address;
-  raddr.rkey = put.rkey;
-  mlx5::DataSeg data;
-  data.byte_count = static_cast<std::uint32_t>(put.bytes);
-  data.lkey = put.lkey;
-  data.address = put.local_address;
-  queue.write_segment(index, 0, mlx5::encode(ctrl));
-  queue.write_segment(index, 1, mlx5::encode(raddr));
-  queue.write_segment(index, 2, mlx5::encode(data));
-}
+// All calls below:
+// - Block only for room in the ring or for another publisher, at most `timeout_ns` each time.
+// - On kOk `posted` is set. Local buffers must stay as they are until posted->ticket has succeeded;
+//   then writes have been placed at the peer, and reads and old values have landed here.
+// - On an error nothing, or a first run of the WQEs, has been posted. kInvalid: nothing was done.
+// - `fence` holds the first WQE back until all before it on this queue are done.
 
-// Posts one PUT and rings; does not wait for its completion. A PUT above the NIC's largest message
-// is split into chunks; more chunks than the ring holds are posted as completions make room.
-// Blocks only for room or for another publisher, at most `timeout_ns` each time.
-// On kOk `posted` is set, and the local buffer must stay unchanged until posted->ticket succeeds.
-// On an error nothing, or a first run of the chunks, has been posted.
-template <class M, Sharing S>
-PEAL_HOST_DEVICE Status put(SendQueue<M, S>& queue, const Put& put, Posted* posted,
-                            std::uint64_t timeout_ns = kDefaultTimeoutNs) {
-  const QueueHandle& q = queue.handle();
-  const std::uint64_t wqes = wqes_of_put(q, put.bytes);
-  Put rest = put;
+namespace detail {
+
+// Posts `wqes` WQEs in runs of at most the ring, each run behind one doorbell.
+// write(reservation, index, k) writes the k-th of them.
+template <class M, Sharing S, class Write>
+PEAL_HOST_DEVICE Status post_wqes(SendQueue<M, S>& queue, std::uint64_t wqes, Posted* posted,
+                                  std::uint64_t timeout_ns, Write write) {
+  const std::uint32_t depth = queue.handle().depth;
   for (std::uint64_t done = 0; done < wqes;) {
     const std::uint64_t left = wqes - done;
-    const std::uint32_t n = left < q.depth ? static_cast<std::uint32_t>(left) : q.depth;
+    const std::uint32_t n = left < depth ? static_cast<std::uint32_t>(left) : depth;
     Reservation r;
     Status status = queue.reserve(n, &r, timeout_ns);
     if (status != Status::kOk) return status;
-    for (std::uint64_t index = r.first; index != r.end(); ++index) {
-      Put chunk = rest;
-      if (chunk.bytes > q.max_message_bytes) chunk.bytes = q.max_message_bytes;
-      write_put_wqe(queue, index, chunk);
-      rest.local_address += chunk.bytes;
-      rest.remote_address += chunk.bytes;
-      rest.bytes -= chunk.bytes;
-    }
+    for (std::uint32_t k = 0; k != n; ++k) write(r, r.first + k, done + k);
     status = queue.publish(r, timeout_ns);
     if (status != Status::kOk) return status;
     done += n;
@@ -91,12 +53,188 @@ PEAL_HOST_DEVICE Status put(SendQueue<M, S>& queue, const Put& put, Posted* post
   return Status::kOk;
 }
 
-// Waits until the PUT that `ticket` names, and every one before it on this queue, has been placed
-// at the peer. See CompletionQueue::wait.
+// The k-th part of a transfer that is longer than the NIC's largest message.
+template <class Transfer>
+PEAL_HOST_DEVICE Transfer chunk_of(const Transfer& whole, std::uint64_t k, std::uint64_t largest) {
+  Transfer chunk = whole;
+  chunk.local_address += k * largest;
+  chunk.remote_address += k * largest;
+  chunk.bytes -= k * largest;
+  if (chunk.bytes > largest) chunk.bytes = largest;
+  return chunk;
+}
+
+PEAL_HOST_DEVICE constexpr Fence fence_of(std::uint64_t k, Fence fence) {
+  return k == 0 ? fence : Fence::kNone;
+}
+
+template <class M, Sharing S, class Transfer>
+PEAL_HOST_DEVICE Status post_transfer(SendQueue<M, S>& queue, const Transfer& t, Posted* posted,
+                                      std::uint64_t timeout_ns, Fence fence) {
+  const std::uint64_t largest = queue.handle().max_message_bytes;
+  return post_wqes(queue, wqes_of(queue.handle(), t.bytes), posted, timeout_ns,
+                   [&](const Reservation& r, std::uint64_t index, std::uint64_t k) {
+                     write_wqe(queue, index, chunk_of(t, k, largest),
+                               {queue.signals(r, index), fence_of(k, fence)});
+                   });
+}
+
+// An operation of one WQE and one slot.
+template <class M, Sharing S, class Operation>
+PEAL_HOST_DEVICE Status post_one(SendQueue<M, S>& queue, const Operation& operation, Posted* posted,
+                                 std::uint64_t timeout_ns, Fence fence) {
+  return post_wqes(queue, 1, posted, timeout_ns,
+                   [&](const Reservation& r, std::uint64_t index, std::uint64_t) {
+                     write_wqe(queue, index, operation, {queue.signals(r, index), fence});
+                   });
+}
+
+PEAL_HOST_DEVICE constexpr bool aligned(const AtomicTarget& t, std::uint32_t bytes) {
+  return t.remote_address % bytes == 0;
+}
+
+}  // namespace detail
+
+// A PUT above the NIC's largest message is split into chunks; more chunks than the ring holds are
+// posted as completions make room.
+template <class M, Sharing S>
+PEAL_HOST_DEVICE Status put(SendQueue<M, S>& queue, const Put& put, Posted* posted,
+                            std::uint64_t timeout_ns = kDefaultTimeoutNs,
+                            Fence fence = Fence::kNone) {
+  return detail::post_transfer(queue, put, posted, timeout_ns, fence);
+}
+
+// A read; split likewise.
+template <class M, Sharing S>
+PEAL_HOST_DEVICE Status get(SendQueue<M, S>& queue, const Get& get, Posted* posted,
+                            std::uint64_t timeout_ns = kDefaultTimeoutNs,
+                            Fence fence = Fence::kNone) {
+  return detail::post_transfer(queue, get, posted, timeout_ns, fence);
+}
+
+// Up to mlx5::kMaxInlineBytes; the data are copied before this returns. kInvalid above.
+template <class M, Sharing S>
+PEAL_HOST_DEVICE Status put_inline(SendQueue<M, S>& queue, const PutInline& put, Posted* posted,
+                                   std::uint64_t timeout_ns = kDefaultTimeoutNs,
+                                   Fence fence = Fence::kNone) {
+  if (put.bytes > mlx5::kMaxInlineBytes) return Status::kInvalid;
+  return detail::post_one(queue, put, posted, timeout_ns, fence);
+}
+
+// A PUT, and behind it an add that the receiver polls for: when it sees the sum it sees the whole
+// payload, whatever the order in which the NIC places writes. One doorbell. Here `fence` is that of
+// the signal. The receiver loads the signal with M::load_signal_acquire.
+template <class M, Sharing S>
+PEAL_HOST_DEVICE Status put_signal(SendQueue<M, S>& queue, const Put& put, const FetchAdd& signal,
+                                   Posted* posted, std::uint64_t timeout_ns = kDefaultTimeoutNs,
+                                   Fence fence = Fence::kNone) {
+  if (!detail::aligned(signal.target, 8)) return Status::kInvalid;
+  const std::uint64_t chunks = wqes_of(queue.handle(), put.bytes);
+  const std::uint64_t largest = queue.handle().max_message_bytes;
+  return detail::post_wqes(
+      queue, chunks + 1, posted, timeout_ns,
+      [&](const Reservation& r, std::uint64_t index, std::uint64_t k) {
+        const bool signalled = queue.signals(r, index);
+        if (k == chunks) return write_wqe(queue, index, signal, {signalled, fence});
+        write_wqe(queue, index, detail::chunk_of(put, k, largest), {signalled, Fence::kNone});
+      });
+}
+
+// Atomics. kInvalid where the target is not a multiple of the operand's size.
+template <class M, Sharing S>
+PEAL_HOST_DEVICE Status fetch_add(SendQueue<M, S>& queue, const FetchAdd& a, Posted* posted,
+                                  std::uint64_t timeout_ns = kDefaultTimeoutNs,
+                                  Fence fence = Fence::kNone) {
+  if (!detail::aligned(a.target, 8)) return Status::kInvalid;
+  return detail::post_one(queue, a, posted, timeout_ns, fence);
+}
+template <class M, Sharing S>
+PEAL_HOST_DEVICE Status compare_swap(SendQueue<M, S>& queue, const CompareSwap& a, Posted* posted,
+                                     std::uint64_t timeout_ns = kDefaultTimeoutNs,
+                                     Fence fence = Fence::kNone) {
+  if (!detail::aligned(a.target, 8)) return Status::kInvalid;
+  return detail::post_one(queue, a, posted, timeout_ns, fence);
+}
+template <class M, Sharing S, class T>
+PEAL_HOST_DEVICE Status masked_fetch_add(SendQueue<M, S>& queue, const MaskedFetchAdd<T>& a,
+                                         Posted* posted,
+                                         std::uint64_t timeout_ns = kDefaultTimeoutNs,
+                                         Fence fence = Fence::kNone) {
+  if (!detail::aligned(a.target, sizeof(T))) return Status::kInvalid;
+  return detail::post_one(queue, a, posted, timeout_ns, fence);
+}
+template <class M, Sharing S>
+PEAL_HOST_DEVICE Status masked_compare_swap(SendQueue<M, S>& queue,
+                                            const MaskedCompareSwap<std::uint32_t>& a,
+                                            Posted* posted,
+                                            std::uint64_t timeout_ns = kDefaultTimeoutNs,
+                                            Fence fence = Fence::kNone) {
+  if (!detail::aligned(a.target, 4)) return Status::kInvalid;
+  return detail::post_one(queue, a, posted, timeout_ns, fence);
+}
+// Its WQE takes two slots, so it needs a queue with CompletionMode::kTail and a depth of 4 or more:
+// where each slot has its CQE (kEvery) it is kInvalid. A no-op behind it carries the signal.
+template <class M, Sharing S>
+PEAL_HOST_DEVICE Status masked_compare_swap(SendQueue<M, S>& queue,
+                                            const MaskedCompareSwap<std::uint64_t>& a,
+                                            Posted* posted,
+                                            std::uint64_t timeout_ns = kDefaultTimeoutNs,
+                                            Fence fence = Fence::kNone) {
+  const QueueHandle& q = queue.handle();
+  if (!detail::aligned(a.target, 8) || q.completion != CompletionMode::kTail || q.depth < 4) {
+    return Status::kInvalid;
+  }
+  return detail::post_wqes(queue, 3, posted, timeout_ns,
+                           [&](const Reservation&, std::uint64_t index, std::uint64_t k) {
+                             if (k == 0) write_wqe(queue, index, a, {false, fence});
+                             if (k == 2) write_nop_wqe(queue, index);
+                           });
+}
+
+// Completes when all before it on the queue have, and does nothing else.
+template <class M, Sharing S>
+PEAL_HOST_DEVICE Status nop(SendQueue<M, S>& queue, Posted* posted,
+                            std::uint64_t timeout_ns = kDefaultTimeoutNs,
+                            Fence fence = Fence::kNone) {
+  return detail::post_wqes(queue, 1, posted, timeout_ns,
+                           [&](const Reservation&, std::uint64_t index, std::uint64_t) {
+                             write_nop_wqe(queue, index, {true, fence});
+                           });
+}
+
+// Waits until what `ticket` names, and everything before it on this queue, is done. See
+// CompletionQueue::wait.
 template <class M, Sharing S>
 PEAL_HOST_DEVICE Status wait(SendQueue<M, S>& queue, std::uint64_t ticket,
                              std::uint64_t timeout_ns = kDefaultTimeoutNs) {
   return queue.completions().wait(ticket, timeout_ns);
+}
+
+// Waits until everything that was posted on the queue before this call, by any producer, is done.
+template <class M, Sharing S>
+PEAL_HOST_DEVICE Status flush(SendQueue<M, S>& queue,
+                              std::uint64_t timeout_ns = kDefaultTimeoutNs) {
+  const std::uint64_t end = queue.reserved();
+  if (queue.completions().completed() >= end) return Status::kOk;
+  return wait(queue, end - 1, timeout_ns);
+}
+
+// The same for `count` queues, within `timeout_ns` in all. Operations on different queues have no
+// order among themselves: flush the ones before posting the other. Ends at the first queue that
+// does not end with kOk; *failed, where given, is its place.
+template <class M, Sharing S>
+PEAL_HOST_DEVICE Status flush(SendQueue<M, S>* queues, std::uint32_t count,
+                              std::uint64_t timeout_ns = kDefaultTimeoutNs,
+                              std::uint32_t* failed = nullptr) {
+  const std::uint64_t start_ns = M::now_ns();
+  for (std::uint32_t i = 0; i != count; ++i) {
+    const std::uint64_t passed_ns = M::now_ns() - start_ns;
+    const Status status = flush(queues[i], passed_ns < timeout_ns ? timeout_ns - passed_ns : 0);
+    if (status == Status::kOk) continue;
+    if (failed != nullptr) *failed = i;
+    return status;
+  }
+  return Status::kOk;
 }
 
 }  // namespace peal

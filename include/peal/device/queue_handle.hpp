@@ -33,6 +33,17 @@ PEAL_HOST_DEVICE constexpr const char* publish_order_name(PublishOrder p) {
   return p == PublishOrder::kInOrder ? "in_order" : "combine";
 }
 
+// How the completions of a queue are asked for and found. It belongs to the queue: its CQ is made
+// for the one or the other.
+enum class CompletionMode : std::uint8_t {
+  kEvery,  // a CQE for each WQE, in a ring with owner bits
+  kTail,   // a CQE for the last WQE of each reservation, over the one before it: a collapsed CQ
+};
+
+PEAL_HOST_DEVICE constexpr const char* completion_mode_name(CompletionMode c) {
+  return c == CompletionMode::kEvery ? "every" : "tail";
+}
+
 // Both default to the original.
 struct SubmitOptions {
   DoorbellOrder doorbell = DoorbellOrder::kRingRecordRing;
@@ -63,15 +74,16 @@ struct QueueHandle {
   mlx5::Slot* sq = nullptr;           // `depth` slots; producers write, the NIC reads
   std::uint32_t* dbrec = nullptr;     // the send word of the doorbell record
   std::uint64_t* doorbell = nullptr;  // the UAR register, or what stands for it; null under proxy
-  const mlx5::Cqe* nic_cq = nullptr;  // `depth` entries; the NIC writes
+  const mlx5::Cqe* nic_cq = nullptr;  // `depth` entries, or with kTail one; the NIC writes
   QueueState* state = nullptr;
   std::uint64_t* marks = nullptr;       // `depth` end counters, by first slot; combine only
   ProxyWord* proxy = nullptr;           // null under direct
   const std::uint32_t* stop = nullptr;  // optional: non-zero ends every wait with kStopped
-  std::uint64_t cq_base = 0;            // CQE number = WQE index + cq_base, modulo 2^64
+  std::uint64_t cq_base = 0;            // kEvery: CQE number = WQE index + cq_base, modulo 2^64
   std::uint64_t max_message_bytes = 0;  // the NIC's limit for one WQE, at most 2^30
   std::uint32_t depth = 0;              // slots of the SQ, a power of two, at most 32768
   Qpn qpn;
+  CompletionMode completion = CompletionMode::kEvery;
   FenceScope fence_scope = FenceScope::kSystem;  // that the NIC's place asks for
   HandlerChoice handler;                         // that of the queue's context
 };

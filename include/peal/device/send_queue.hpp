@@ -62,6 +62,14 @@ class SendQueue {
     M::store_wqe_segment(&q_.sq[index & (q_.depth - 1)].segment[segment], words, S);
   }
 
+  // Whether the WQE at `index` of the reservation must ask for a CQE.
+  PEAL_HOST_DEVICE bool signals(const Reservation& r, std::uint64_t index) const {
+    return q_.completion == CompletionMode::kEvery || index + 1 == r.end();
+  }
+
+  // Every index below it has been reserved.
+  PEAL_HOST_DEVICE std::uint64_t reserved() const { return load_reserved(); }
+
   // Makes the reservation's WQEs known to the NIC, itself or through another publisher of this
   // queue, so that nothing written is ever left unannounced.
   // combine never waits. in_order waits for its predecessors and for the ring lock, at most
