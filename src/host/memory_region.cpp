@@ -24,7 +24,9 @@ std::string memlock_limit() {
 MemoryRegion MemoryRegion::create(const Context& context, void* memory, std::size_t bytes,
                                   Access access) {
   int flags = IBV_ACCESS_LOCAL_WRITE;
-  if (access == Access::kRemoteWrite) flags |= IBV_ACCESS_REMOTE_WRITE;
+  if (allows(access, Access::kRemoteWrite)) flags |= IBV_ACCESS_REMOTE_WRITE;
+  if (allows(access, Access::kRemoteRead)) flags |= IBV_ACCESS_REMOTE_READ;
+  if (allows(access, Access::kRemoteAtomic)) flags |= IBV_ACCESS_REMOTE_ATOMIC;
   MemoryRegion region(context);
   ibv_mr* mr = context.impl().verbs().reg_mr_iova(context.impl().pd, memory, bytes,
                                                   reinterpret_cast<std::uint64_t>(memory), flags);

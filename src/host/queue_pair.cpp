@@ -10,6 +10,7 @@
 #include "host/context_impl.hpp"
 #include "host/devx.hpp"
 #include "host/uar.hpp"
+#include "peal/memory/cpu_memory.hpp"
 #include "peal/mlx5/doorbell.hpp"
 
 namespace peal {
@@ -19,6 +20,7 @@ namespace devx = mlx5::devx;
 
 constexpr std::uint32_t kLogMaxMessage = 30;  // 1 GiB: the most that a data segment can say
 constexpr std::uint32_t kRnrRetry = 6;
+constexpr std::uint32_t kLogReadsInFlight = 4;  // 16 reads and atomics each way
 
 // A start PSN that an old packet of a reused QPN does not fall on.
 Psn random_psn() {
@@ -54,6 +56,9 @@ struct QueuePair::Impl {
   ~Impl();
 
   void make_counters();
+  void start_counters_at(std::uint64_t index);
+  void add_to_proxy();
+  bool drained() const;
   void make_uar();
   void make_ring(Ring* ring, std::size_t bytes, const char* what);
   void make_cq();
@@ -79,6 +84,8 @@ struct QueuePair::Impl {
   std::uint32_t cqn = 0;
   Qpn qpn;
   Psn psn;
+  std::uint64_t cq_base = 0;
+  std::uint64_t cqes_before = 0;  // the CQ's count when the QP was created or reset last
   QueueState* state = nullptr;
   std::uint64_t* marks = nullptr;
   ProxyWord* proxy_word = nullptr;  // null under direct
@@ -104,16 +111,32 @@ void QueuePair::Impl::make_counters() {
   verbs::DeviceMemory& memory = context.impl().memory();
   void* counters = memory.allocate(sizeof(QueueState));
   if (counters == nullptr) throw system_error(errno, "allocating a queue's counters");
-  state = new (counters) QueueState{};
-  state->reserved = state->ready = options.first_wqe_index;
-  state->rung = state->completed = options.first_wqe_index;
-  // Zeroed: no mark lies above any counter.
+  state = static_cast<QueueState*>(counters);
   marks = static_cast<std::uint64_t*>(memory.allocate(options.depth * sizeof(std::uint64_t)));
   if (marks == nullptr) throw system_error(errno, "allocating a queue's marks");
-  if (context.handler().resolved != NicHandler::kProxy) return;
-  void* word = memory.allocate(sizeof(ProxyWord));
-  if (word == nullptr) throw system_error(errno, "allocating a queue's word for the proxy");
-  proxy_word = new (word) ProxyWord{.pi = options.first_wqe_index};
+  if (context.handler().resolved == NicHandler::kProxy) {
+    void* word = memory.allocate(sizeof(ProxyWord));
+    if (word == nullptr) throw system_error(errno, "allocating a queue's word for the proxy");
+    proxy_word = static_cast<ProxyWord*>(word);
+  }
+  start_counters_at(options.first_wqe_index);
+}
+
+void QueuePair::Impl::start_counters_at(std::uint64_t index) {
+  new (state) QueueState{};
+  state->reserved = state->ready = state->rung = state->completed = index;
+  // No mark may lie above any counter.
+  std::fill_n(marks, options.depth, std::uint64_t{0});
+  if (proxy_word != nullptr) new (proxy_word) ProxyWord{.pi = index};
+}
+
+void QueuePair::Impl::add_to_proxy() {
+  if (proxy_word == nullptr) return;
+  context.impl().proxy->add({.word = proxy_word,
+                             .dbrec = dbrec_send_word(),
+                             .doorbell = uar->cpu_register(),
+                             .qpn = qpn,
+                             .rung = proxy_word->pi});
 }
 
 // A mapping that fails now is an error: who rings was decided when the context was opened.
@@ -153,6 +176,7 @@ void QueuePair::Impl::make_cq() {
   command.set(in_context(devx::cqc::cqe_sz), devx::cqc::kCqeSize64Bytes);
   // Nobody writes a consumer record: the ring's credit keeps the CQ from overrunning.
   command.set(in_context(devx::cqc::oi), 1);
+  command.set(in_context(devx::cqc::cc), options.completion == CompletionMode::kTail ? 1 : 0);
   command.set(in_context(devx::cqc::log_cq_size),
               static_cast<std::uint64_t>(std::countr_zero(options.depth)));
   command.set(in_context(devx::cqc::uar_page), uar->page_id());
@@ -226,13 +250,9 @@ std::unique_ptr<QueuePair::Impl> QueuePair::Impl::make(const Context& context,
   impl->make_cq();
   impl->make_qp();
   impl->psn = random_psn();
-  if (impl->proxy_word != nullptr) {
-    context.impl().proxy->add({.word = impl->proxy_word,
-                               .dbrec = impl->dbrec_send_word(),
-                               .doorbell = impl->uar->cpu_register(),
-                               .qpn = impl->qpn,
-                               .rung = options.first_wqe_index});
-  }
+  // The CQ counts from 0, whatever the first WQE's index is.
+  impl->cq_base = 0 - options.first_wqe_index;
+  impl->add_to_proxy();
   return impl;
 }
 
@@ -282,6 +302,9 @@ void QueuePair::connect(const QueuePairAddress& peer) {
   Modify init(devx::CommandOpcode::kRst2InitQp);
   init.set(in_context(devx::qpc::pm_state), devx::qpc::kPmStateMigrated);
   init.set(in_context(devx::qpc::rwe), 1);
+  init.set(in_context(devx::qpc::rre), 1);
+  init.set(in_context(devx::qpc::rae), 1);
+  init.set(in_context(devx::qpc::atomic_mode), devx::qpc::kAtomicModeUpTo8Bytes);
   init.set(in_path(devx::ads::vhca_port_num), impl_->context.impl().port);
   init.set(in_path(devx::ads::pkey_index), 0);
   impl_->modify(devx::CommandOpcode::kRst2InitQp, init);
@@ -293,6 +316,7 @@ void QueuePair::connect(const QueuePairAddress& peer) {
   rtr.set(in_context(devx::qpc::log_msg_max), kLogMaxMessage);
   rtr.set(in_context(devx::qpc::remote_qpn), peer.qpn.value);
   rtr.set(in_context(devx::qpc::next_rcv_psn), peer.psn.value);
+  rtr.set(in_context(devx::qpc::log_rra_max), kLogReadsInFlight);
   rtr.set(in_path(devx::ads::rlid), peer.lid);
   rtr.set(in_path(devx::ads::vhca_port_num), impl_->context.impl().port);
   impl_->modify(devx::CommandOpcode::kInit2RtrQp, rtr);
@@ -301,6 +325,7 @@ void QueuePair::connect(const QueuePairAddress& peer) {
   rts.set(in_context(devx::qpc::next_send_psn), impl_->psn.value);
   rts.set(in_context(devx::qpc::retry_count), impl_->options.retry_count);
   rts.set(in_context(devx::qpc::rnr_retry), kRnrRetry);
+  rts.set(in_context(devx::qpc::log_sra_max), kLogReadsInFlight);
   rts.set(in_path(devx::ads::ack_timeout), impl_->options.ack_timeout);
   impl_->modify(devx::CommandOpcode::kRtr2RtsQp, rts);
 }
@@ -309,6 +334,46 @@ void QueuePair::to_error() {
   host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes> command(
       devx::CommandOpcode::k2ErrQp);
   impl_->modify(devx::CommandOpcode::k2ErrQp, command);
+}
+
+// Whether the CQE of the last WQE that was rung has been written, after which no other follows.
+bool QueuePair::Impl::drained() const {
+  const std::uint64_t end = CpuMemory::load_relaxed(&state->rung);
+  const std::uint64_t number = end - 1 + cq_base;
+  if (number + 1 == cqes_before) return true;  // nothing was posted
+  const bool tail = options.completion == CompletionMode::kTail;
+  const auto* entries = static_cast<const mlx5::Cqe*>(cq.memory);
+  const mlx5::Cqe& entry = entries[tail ? 0 : number & (options.depth - 1)];
+  const mlx5::CqeOwnerWord seen = mlx5::decode_cqe_owner_word(
+      CpuMemory::load_cqe_owner_acquire(&entry.word[mlx5::kCqeOwnerWord], FenceScope::kSystem));
+  return seen.opcode != mlx5::CqeOpcode::kInvalid &&
+         seen.wqe_counter == static_cast<std::uint16_t>(end - 1) &&
+         (tail || seen.owner == mlx5::cqe_owner(number, options.depth));
+}
+
+void QueuePair::reset(std::uint64_t timeout_ns) {
+  to_error();
+  Wait<CpuMemory> wait(timeout_ns);
+  while (!impl_->drained()) {
+    if (wait.turn_until_deadline()) {
+      throw Error(ETIMEDOUT, "resetting a QP: the device has not flushed what was posted");
+    }
+  }
+  if (impl_->proxy_word != nullptr) impl_->context.impl().proxy->remove(impl_->proxy_word);
+  host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes> command(
+      devx::CommandOpcode::k2RstQp);
+  impl_->modify(devx::CommandOpcode::k2RstQp, command);
+  // The CQ goes on counting: the CQE of the next WQE, whose index is 0, is the next of all.
+  impl_->cq_base += impl_->state->rung;
+  impl_->cqes_before = impl_->cq_base;
+  if (impl_->options.completion == CompletionMode::kTail) {
+    static_cast<mlx5::Cqe*>(impl_->cq.memory)->word[mlx5::kCqeOwnerWord] =
+        swap_bytes(std::uint32_t{mlx5::kInitialOpOwn});
+  }
+  impl_->start_counters_at(0);
+  *impl_->dbrec_send_word() = mlx5::encode_dbrec(0);
+  impl_->psn = random_psn();
+  impl_->add_to_proxy();
 }
 
 QueuePairState QueuePair::state() const {
@@ -339,8 +404,8 @@ QueueHandle QueuePair::handle() const {
   h.state = impl_->state;
   h.marks = impl_->marks;
   h.proxy = impl_->proxy_word;
-  // The CQ counts from 0, whatever the first WQE's index is.
-  h.cq_base = 0 - impl_->options.first_wqe_index;
+  h.completion = impl_->options.completion;
+  h.cq_base = impl_->cq_base;
   h.max_message_bytes = std::uint64_t{1} << kLogMaxMessage;
   h.depth = impl_->options.depth;
   h.qpn = impl_->qpn;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <stdexcept>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "peal/host/context.hpp"
 #include "peal/host/memory_region.hpp"
 #include "peal/host/queue_pair.hpp"
+#include "peal/host/sinks.hpp"
 #include "support/manual_memory.hpp"
 #include "verbs/software_nic.hpp"
 
@@ -28,6 +30,7 @@ struct FabricOptions {
   nic::CoreOptions receiver = {.nic_number = 2};
   verbs::RefuseHook refuse;
   NicHandler handler = NicHandler::kAutomatic;  // of the sender; a proxy is stepped like a NIC
+  CompletionMode completion = CompletionMode::kEvery;
 };
 
 class ManualFabric {
@@ -42,11 +45,14 @@ class ManualFabric {
         source_region(
             MemoryRegion::create(sender, source.data(), source.size(), Access::kLocalOnly)),
         destination_region(MemoryRegion::create(receiver, destination.data(), destination.size(),
-                                                Access::kRemoteWrite)) {
+                                                Access::kRemoteAll)),
+        sinks(Sinks::create(sender, 4)) {
     if (proxy() != nullptr) proxy()->drive_by_hand();
     for (std::uint32_t i = 0; i < options.qps; ++i) {
-      sender_qps.push_back(QueuePair::create(
-          sender, {.depth = options.depth, .first_wqe_index = options.sender.first_wqe_index}));
+      sender_qps.push_back(
+          QueuePair::create(sender, {.depth = options.depth,
+                                     .first_wqe_index = options.sender.first_wqe_index,
+                                     .completion = options.completion}));
       receiver_qps.push_back(QueuePair::create(receiver, {.depth = 1}));
       sender_qps[i].connect(receiver_qps[i].address());
       receiver_qps[i].connect(sender_qps[i].address());
@@ -90,6 +96,21 @@ class ManualFabric {
     return {source_region.address() + from, source_region.lkey(), destination_region.address() + to,
             destination_region.rkey(), bytes};
   }
+  Get get(std::uint64_t from, std::uint64_t to, std::uint64_t bytes) const {
+    return {source_region.address() + to, source_region.lkey(), destination_region.address() + from,
+            destination_region.rkey(), bytes};
+  }
+  // At offset `at` of the destination; the old value lands in sink `p`.
+  AtomicTarget target(std::uint64_t at, std::size_t p = 0) const {
+    return {destination_region.address() + at, destination_region.rkey(), sinks[p]};
+  }
+  std::uint64_t word(std::uint64_t at) const {
+    std::uint64_t v = 0;
+    std::memcpy(&v, &destination[at], sizeof v);
+    return v;
+  }
+  void set_word(std::uint64_t at, std::uint64_t v) { std::memcpy(&destination[at], &v, sizeof v); }
+
   template <Sharing S = Sharing::kExclusive>
   SendQueue<ManualMemory, S> queue(std::uint32_t i = 0, SubmitOptions submit = {}) const {
     return SendQueue<ManualMemory, S>(sender_qps[i].handle(), submit);
@@ -118,6 +139,7 @@ class ManualFabric {
   std::vector<std::byte> destination;
   MemoryRegion source_region;
   MemoryRegion destination_region;
+  Sinks sinks;
   std::vector<QueuePair> sender_qps;
   std::vector<QueuePair> receiver_qps;
 

@@ -9,10 +9,20 @@
 
 namespace peal {
 
+// May be combined. This side may always write to it, as answers of reads and atomics do.
 enum class Access : std::uint32_t {
-  kLocalOnly = 1,    // source of PUTs
-  kRemoteWrite = 2,  // destination of PUTs too
+  kLocalOnly = 1,     // source of PUTs, where gets and old values land
+  kRemoteWrite = 2,   // destination of PUTs too
+  kRemoteRead = 4,    // source of the peer's gets too
+  kRemoteAtomic = 8,  // target of the peer's atomics too
+  kRemoteAll = 14,
 };
+constexpr Access operator|(Access a, Access b) {
+  return static_cast<Access>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
+}
+constexpr bool allows(Access a, Access what) {
+  return (static_cast<std::uint32_t>(a) & static_cast<std::uint32_t>(what)) != 0;
+}
 
 // Move-only; deregisters when destroyed. The memory is the caller's and must outlive it. No WQE may
 // name the region after its destruction has begun.

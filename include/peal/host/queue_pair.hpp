@@ -7,6 +7,7 @@
 
 #include "peal/core/types.hpp"
 #include "peal/device/queue_handle.hpp"
+#include "peal/device/wait.hpp"
 #include "peal/host/context.hpp"
 
 namespace peal {
@@ -21,6 +22,7 @@ struct QueuePairOptions {
   // 0x15.
   std::uint8_t ack_timeout = 18;
   std::uint8_t retry_count = 6;
+  CompletionMode completion = CompletionMode::kEvery;
 };
 
 // What the peer must know to connect.
@@ -63,6 +65,13 @@ class QueuePair {
 
   // To the error state: every posted WQE completes, flushed. Throws Error.
   void to_error();
+
+  // Back to RST and empty, for use after an error or from the start again: first to error, where
+  // every WQE posted is flushed, then the counters, the doorbell record and the error latch start
+  // over, and a new start PSN is drawn. Handles taken before are void: take handle() anew, tell the
+  // peer the new address(), and connect(). No producer may be on the queue. Blocks until the device
+  // has flushed, at most `timeout_ns`. Throws Error; then the queue stays in error.
+  void reset(std::uint64_t timeout_ns = kDefaultTimeoutNs);
 
   // Asks the device. Throws Error.
   QueuePairState state() const;
