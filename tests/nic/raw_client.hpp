@@ -89,23 +89,30 @@ struct RawConnection {
   std::uint8_t mtu = 5;  // coded: 4096 bytes
   std::uint8_t log_msg_max = 30;
   bool remote_write = true;
+  bool remote_read = true;
+  bool remote_atomic = true;
+  std::uint8_t atomic_mode = mlx5::devx::qpc::kAtomicModeUpTo8Bytes;
+  std::uint8_t log_sra_max = 4;
+  std::uint8_t log_rra_max = 4;
+  std::uint32_t opt_param_mask = 0;
 };
 
 struct RawQpOptions {
   std::uint8_t log_depth = 4;
   std::uint64_t first_index = 0;
+  std::uint8_t log_cq_size = 10;  // deep, so that a test may look at the CQEs late
+  bool ignores_overrun = true;
+  bool collapsed = false;
 };
 
-// One QP with its rings. Its CQ is deep, so that a test may look at the CQEs late.
+// One QP with its rings.
 class RawQp {
  public:
-  static constexpr std::uint8_t kLogCqSize = 10;
-
   RawQp(nic::Commands& commands, std::uint32_t pd, RawUar& uar, const RawQpOptions& options = {})
       : commands_(commands),
         uar_(uar),
         ring_(std::size_t{1} << options.log_depth),
-        cq_(std::size_t{1} << kLogCqSize),
+        cq_(std::size_t{1} << options.log_cq_size),
         next_(options.first_index) {
     for (mlx5::Cqe& entry : cq_) {
       entry.word[mlx5::kCqeOwnerWord] = swap_bytes(std::uint32_t{mlx5::kInitialOpOwn});
@@ -114,7 +121,7 @@ class RawQp {
     ring_umem_ = umem(ring_.data(), ring_.size() * sizeof(mlx5::Slot));
     cq_umem_ = umem(cq_.data(), cq_.size() * sizeof(mlx5::Cqe));
     record_umem_ = umem(&records_, sizeof records_);
-    create_cq();
+    create_cq(options);
     create_qp(pd, options);
   }
   ~RawQp() { destroy(); }
@@ -134,7 +141,13 @@ class RawQp {
       return mlx5::devx::within(mlx5::devx::modify_qp::qpc, f);
     };
     command.set(mlx5::devx::modify_qp::qpn, qpn_.value);
+    command.set(mlx5::devx::modify_qp::opt_param_mask, c.opt_param_mask);
     command.set(in(qpc::rwe), c.remote_write ? 1 : 0);
+    command.set(in(qpc::rre), c.remote_read ? 1 : 0);
+    command.set(in(qpc::rae), c.remote_atomic ? 1 : 0);
+    command.set(in(qpc::atomic_mode), c.atomic_mode);
+    command.set(in(qpc::log_sra_max), c.log_sra_max);
+    command.set(in(qpc::log_rra_max), c.log_rra_max);
     command.set(in(mlx5::devx::within(qpc::primary_address_path, mlx5::devx::ads::vhca_port_num)),
                 1);
     command.set(in(qpc::mtu), c.mtu);
@@ -192,6 +205,26 @@ class RawQp {
     next_ += wqe.ctrl.ds == 0 ? 1 : (wqe.ctrl.ds + 3u) / 4u;
     return index;
   }
+  // A WQE given as its segments, of which the first is a ctrl segment: with the next index and this
+  // QPN. Returns the index.
+  std::uint64_t write_segments(std::vector<mlx5::Words16> segments) {
+    mlx5::CtrlSeg ctrl = mlx5::decode_ctrl(segments[0]);
+    ctrl.wqe_index = static_cast<std::uint16_t>(next_);
+    ctrl.qpn = qpn_;
+    segments[0] = mlx5::encode(ctrl);
+    const std::uint64_t index = next_;
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      ring_[(index + i / 4) & (ring_.size() - 1)].segment[i % 4] = segments[i];
+    }
+    next_ += (segments.size() + 3) / 4;
+    return index;
+  }
+  mlx5::Slot& slot(std::uint64_t index) { return ring_[index & (ring_.size() - 1)]; }
+  // How many CQEs the client says it has consumed.
+  void consume_to(std::uint32_t count) {
+    CpuMemory::store_dbrec_after_wqes(&records_.word[2], swap_bytes(count & 0xffffff),
+                                      FenceScope::kSystem);
+  }
   void record() { record_at(next_); }
   void record_at(std::uint64_t pi) {
     CpuMemory::store_dbrec_after_wqes(&records_.word[mlx5::kDbrecSendWord], mlx5::encode_dbrec(pi),
@@ -228,24 +261,28 @@ class RawQp {
     while (const auto cqe = poll()) all.push_back(*cqe);
     return all;
   }
-  const mlx5::Cqe& entry(std::uint64_t number) const { return cq_[number & (cq_.size() - 1)]; }
+  mlx5::Cqe& entry(std::uint64_t number) { return cq_[number & (cq_.size() - 1)]; }
 
  private:
   struct alignas(64) Records {
-    std::uint32_t word[2] = {};
+    std::uint32_t word[4] = {};  // the QP's, then the CQ's
   };
 
   std::uint32_t umem(void* memory, std::size_t bytes) {
     return commands_.register_umem(static_cast<std::byte*>(memory), bytes);
   }
 
-  void create_cq() {
+  void create_cq(const RawQpOptions& options) {
     namespace create = mlx5::devx::create_cq;
     namespace cqc = mlx5::devx::cqc;
     const auto in = [](mlx5::devx::Field f) { return mlx5::devx::within(create::cq_context, f); };
     RawCommand command(mlx5::devx::CommandOpcode::kCreateCq);
-    command.set(in(cqc::log_cq_size), kLogCqSize);
-    command.set(in(cqc::oi), 1);
+    command.set(in(cqc::log_cq_size), options.log_cq_size);
+    command.set(in(cqc::oi), options.ignores_overrun ? 1 : 0);
+    command.set(in(cqc::cc), options.collapsed ? 1 : 0);
+    command.set(in(cqc::dbr_umem_valid), 1);
+    command.set(in(cqc::dbr_umem_id), record_umem_);
+    command.set(in(cqc::dbr_addr), mlx5::kDbrecBytes);
     command.set(in(cqc::uar_page), uar_.number());
     command.set(create::cq_umem_valid, 1);
     command.set(create::cq_umem_id, cq_umem_);

@@ -57,6 +57,7 @@ struct RawFabricOptions {
   nic::CoreOptions receiver = {.nic_number = 2};
   std::uint8_t log_depth = 4;
   std::size_t memory_bytes = 1 << 16;
+  RawQpOptions qp = {};  // its depth and first index come from here and from the sender
   RawConnection connection = {};
   bool connected = true;
   // Both or none; a loopback otherwise.
@@ -77,9 +78,8 @@ class RawFabric {
         peer_uar(receiver.commands()),
         source(sender.commands(), sender_pd, o.memory_bytes, nic::kLocalWrite),
         destination(receiver.commands(), receiver_pd, o.memory_bytes,
-                    nic::kLocalWrite | nic::kRemoteWrite),
-        qp(sender.commands(), sender_pd, uar,
-           {.log_depth = o.log_depth, .first_index = o.sender.first_wqe_index}),
+                    nic::kLocalWrite | nic::kRemoteWrite | nic::kRemoteRead | nic::kRemoteAtomic),
+        qp(sender.commands(), sender_pd, uar, qp_options(o)),
         peer(receiver.commands(), receiver_pd, peer_uar, {.log_depth = 0}),
         connection(o.connection) {
     source.fill_by_index();
@@ -93,6 +93,13 @@ class RawFabric {
   }
   RawFabric(const RawFabric&) = delete;
   RawFabric& operator=(const RawFabric&) = delete;
+
+  static RawQpOptions qp_options(const RawFabricOptions& o) {
+    RawQpOptions qp = o.qp;
+    qp.log_depth = o.log_depth;
+    qp.first_index = o.sender.first_wqe_index;
+    return qp;
+  }
 
   bool step_sender() { return sender.step(now_ns); }
   bool step_receiver() { return receiver.step(now_ns); }
@@ -113,6 +120,37 @@ class RawFabric {
     wqe.raddr = {destination.address() + to, Rkey(destination.key())};
     wqe.data = {bytes, Lkey(source.key()), source.address() + from};
     return wqe;
+  }
+  // Segments of the operations that have other ones.
+  mlx5::Words16 ctrl(mlx5::Opcode opcode, std::uint8_t ds, std::uint8_t opmod = 0,
+                     std::uint8_t fm_ce_se = mlx5::kCompletionAlways) const {
+    mlx5::CtrlSeg c;
+    c.opcode = static_cast<std::uint8_t>(opcode);
+    c.ds = ds;
+    c.opmod = opmod;
+    c.fm_ce_se = fm_ce_se;
+    return mlx5::encode(c);
+  }
+  mlx5::Words16 remote(std::uint64_t at) const {
+    return mlx5::encode(mlx5::RaddrSeg{destination.address() + at, Rkey(destination.key())});
+  }
+  mlx5::Words16 local(std::uint64_t at, std::uint32_t bytes) const {
+    return mlx5::encode(mlx5::DataSeg{bytes, Lkey(source.key()), source.address() + at});
+  }
+  std::vector<mlx5::Words16> read(std::uint64_t from, std::uint64_t to, std::uint32_t bytes) const {
+    return {ctrl(mlx5::Opcode::kRdmaRead, 3), remote(from), local(to, bytes)};
+  }
+  std::vector<mlx5::Words16> fetch_add(std::uint64_t at, std::uint64_t add) const {
+    return {ctrl(mlx5::Opcode::kFetchAdd, 4), remote(at), mlx5::encode(mlx5::AtomicSeg{add, add}),
+            local(0, 8)};
+  }
+  // Writes, records, rings and lets the NICs come to rest.
+  std::uint64_t run(const std::vector<mlx5::Words16>& segments) {
+    const std::uint64_t index = qp.write_segments(segments);
+    qp.record();
+    qp.ring();
+    settle();
+    return index;
   }
   bool arrived(std::uint64_t from, std::uint64_t to, std::uint32_t bytes) {
     return std::memcmp(source.data() + from, destination.data() + to, bytes) == 0;
