@@ -232,5 +232,15 @@ TEST(Syndrome, UnknownOneHasANameThatSaysSo) {
   EXPECT_STREQ(syndrome_name(0x7f), "unknown syndrome");
 }
 
+TEST(CqeOpcode, NumbersAreThoseOfRdmaCore) {
+  EXPECT_EQ(int(CqeOpcode::kRequester), MLX5_CQE_REQ);
+  EXPECT_EQ(int(CqeOpcode::kResponderWriteImm), MLX5_CQE_RESP_WR_IMM);
+  EXPECT_EQ(int(CqeOpcode::kResponderSend), MLX5_CQE_RESP_SEND);
+  EXPECT_EQ(int(CqeOpcode::kResponderSendImm), MLX5_CQE_RESP_SEND_IMM);
+  EXPECT_EQ(int(CqeOpcode::kResponderSendInvalidate), MLX5_CQE_RESP_SEND_INV);
+  EXPECT_EQ(int(CqeOpcode::kResizeCq), MLX5_CQE_RESIZE_CQ);
+  EXPECT_EQ(int(CqeOpcode::kSignatureError), MLX5_CQE_SIG_ERR);
+}
+
 }  // namespace
 }  // namespace peal::mlx5

@@ -151,6 +151,14 @@ TEST(MaskedAtomic4Seg, GoldenBytes) {
   EXPECT_EQ(d.compare_mask, 0x31323334u);
 }
 
+TEST(WaitSeg, GoldenBytes) {
+  const Bytes16 golden = {0, 0, 0, 0, 0, 0, 0, 0, 0x01, 0x02, 0x03, 0x04, 0x00, 0x11, 0x12, 0x13};
+  EXPECT_EQ(bytes_of(encode(WaitSeg{0x01020304, 0x111213})), golden);
+  const WaitSeg d = decode_wait(words_of(golden));
+  EXPECT_EQ(d.max_index, 0x01020304u);
+  EXPECT_EQ(d.cqn, 0x111213u);
+}
+
 // The data are bytes: only the header is swapped.
 TEST(InlineSeg, GoldenBytes) {
   const Bytes16 golden = {0x80, 0x00, 0x00, 0x0b, 'a', 'b', 'c', 'd',
@@ -205,14 +213,21 @@ TEST(CtrlSeg, DecodesWhatLooksLikeNonsenseWhenPrintedRaw) {
 
 TEST(Opcode, NumbersAreThoseOfRdmaCore) {
   EXPECT_EQ(int(Opcode::kNop), MLX5_OPCODE_NOP);
+  EXPECT_EQ(int(Opcode::kSendInvalidate), MLX5_OPCODE_SEND_INVAL);
   EXPECT_EQ(int(Opcode::kRdmaWrite), MLX5_OPCODE_RDMA_WRITE);
   EXPECT_EQ(int(Opcode::kRdmaWriteImm), MLX5_OPCODE_RDMA_WRITE_IMM);
   EXPECT_EQ(int(Opcode::kSend), MLX5_OPCODE_SEND);
+  EXPECT_EQ(int(Opcode::kSendImm), MLX5_OPCODE_SEND_IMM);
+  EXPECT_EQ(int(Opcode::kTso), MLX5_OPCODE_TSO);
   EXPECT_EQ(int(Opcode::kRdmaRead), MLX5_OPCODE_RDMA_READ);
   EXPECT_EQ(int(Opcode::kCompareSwap), MLX5_OPCODE_ATOMIC_CS);
   EXPECT_EQ(int(Opcode::kFetchAdd), MLX5_OPCODE_ATOMIC_FA);
   EXPECT_EQ(int(Opcode::kMaskedCompareSwap), MLX5_OPCODE_ATOMIC_MASKED_CS);
   EXPECT_EQ(int(Opcode::kMaskedFetchAdd), MLX5_OPCODE_ATOMIC_MASKED_FA);
+  EXPECT_EQ(int(Opcode::kLocalInvalidate), MLX5_OPCODE_LOCAL_INVAL);
+  EXPECT_EQ(int(Opcode::kSetPsv), MLX5_OPCODE_SET_PSV);
+  EXPECT_EQ(int(Opcode::kUmr), MLX5_OPCODE_UMR);
+  EXPECT_EQ(int(Opcode::kMmo), MLX5_OPCODE_MMO);
   EXPECT_EQ(int(kCompletionAlways), MLX5_WQE_CTRL_CQ_UPDATE);
   EXPECT_EQ(kInlineFlag, static_cast<std::uint32_t>(MLX5_INLINE_SEG));
   EXPECT_EQ(kSlotBytes, static_cast<std::uint32_t>(MLX5_SEND_WQE_BB));

@@ -20,6 +20,12 @@ static_assert(sizeof(Cqe) == kCqeBytes);
 
 enum class CqeOpcode : std::uint8_t {
   kRequester = 0x0,
+  kResponderWriteImm = 0x1,
+  kResponderSend = 0x2,
+  kResponderSendImm = 0x3,
+  kResponderSendInvalidate = 0x4,
+  kResizeCq = 0x5,
+  kSignatureError = 0xc,
   kRequesterError = 0xd,
   kResponderError = 0xe,
   kInvalid = 0xf,

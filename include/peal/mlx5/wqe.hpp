@@ -30,31 +30,45 @@ static_assert(sizeof(Slot) == kSlotBytes);
 
 enum class Opcode : std::uint8_t {
   kNop = 0x00,
+  kSendInvalidate = 0x01,
   kRdmaWrite = 0x08,
   kRdmaWriteImm = 0x09,
   kSend = 0x0a,
+  kSendImm = 0x0b,
+  kTso = 0x0e,
   kWait = 0x0f,
   kRdmaRead = 0x10,
   kCompareSwap = 0x11,
   kFetchAdd = 0x12,
   kMaskedCompareSwap = 0x14,
   kMaskedFetchAdd = 0x15,
+  kLocalInvalidate = 0x1b,
+  kSetPsv = 0x20,
   kDump = 0x23,
+  kUmr = 0x25,
+  kMmo = 0x2f,
 };
 
 PEAL_HOST_DEVICE constexpr const char* opcode_name(std::uint8_t opcode) {
   switch (static_cast<Opcode>(opcode)) {
     case Opcode::kNop: return "NOP";
+    case Opcode::kSendInvalidate: return "SEND_INVAL";
     case Opcode::kRdmaWrite: return "RDMA_WRITE";
     case Opcode::kRdmaWriteImm: return "RDMA_WRITE_IMM";
     case Opcode::kSend: return "SEND";
+    case Opcode::kSendImm: return "SEND_IMM";
+    case Opcode::kTso: return "TSO";
     case Opcode::kWait: return "WAIT";
     case Opcode::kRdmaRead: return "RDMA_READ";
     case Opcode::kCompareSwap: return "ATOMIC_CS";
     case Opcode::kFetchAdd: return "ATOMIC_FA";
     case Opcode::kMaskedCompareSwap: return "ATOMIC_MASKED_CS";
     case Opcode::kMaskedFetchAdd: return "ATOMIC_MASKED_FA";
+    case Opcode::kLocalInvalidate: return "LOCAL_INVAL";
+    case Opcode::kSetPsv: return "SET_PSV";
     case Opcode::kDump: return "DUMP";
+    case Opcode::kUmr: return "UMR";
+    case Opcode::kMmo: return "MMO";
   }
   return "unknown opcode";
 }
@@ -204,6 +218,20 @@ PEAL_HOST_DEVICE constexpr Words16 encode(const MaskedAtomic4Seg& s) {
 PEAL_HOST_DEVICE constexpr MaskedAtomic4Seg decode_masked_atomic4(const Words16& w) {
   return {detail::first_be32(w.lo), detail::second_be32(w.lo), detail::first_be32(w.hi),
           detail::second_be32(w.hi)};
+}
+
+// Bytes 16-31 of a WAIT: the queue holds until CQ `cqn` has produced its CQE number `max_index`.
+struct WaitSeg {
+  std::uint32_t max_index = 0;
+  std::uint32_t cqn = 0;
+};
+
+PEAL_HOST_DEVICE constexpr Words16 encode(const WaitSeg& s) {
+  return {0, detail::pair_of_be32(s.max_index, s.cqn)};
+}
+
+PEAL_HOST_DEVICE constexpr WaitSeg decode_wait(const Words16& w) {
+  return {detail::first_be32(w.hi), detail::second_be32(w.hi)};
 }
 
 }  // namespace peal::mlx5
