@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 
+#include "cli/decode.hpp"
 #include "cli/devices.hpp"
 #include "cli/report.hpp"
 #include "ladder/options.hpp"
@@ -134,6 +135,48 @@ int run_devices_command(const LadderArguments& a) {
   return ladder::kExitValidated;
 }
 
+void add_decode_commands(CLI::App& app, DecodeArguments& a) {
+  CLI::App* decode = app.add_subcommand("decode", "say what a dumped WQE or CQE means");
+  decode->require_subcommand(1);
+  CLI::App* wqe = decode->add_subcommand("wqe", "a send WQE, from its first byte on");
+  CLI::App* cqe = decode->add_subcommand("cqe", "a CQE's 64 bytes, or its last 16");
+  for (CLI::App* command : {wqe, cqe}) {
+    command->add_option("HEX", a.hex, "the bytes, in memory order; - : standard input")->required();
+    command->add_option("--words", a.words,
+                        "be, or le or le64 where a little-endian host printed words of 4 or 8 "
+                        "bytes; default: be");
+    command->add_option("--qpn", a.qpn, "the QPN that it should hold");
+    command->footer(
+        "Exit status: 0 nothing wrong; 2 wrong usage, or no such bytes; 3 the bytes were decoded\n"
+        "and say that something is wrong.");
+  }
+  wqe->add_option("--index", a.index, "the index that the WQE should have, as software counts");
+  wqe->add_option("--depth", a.depth, "slots of its send queue, a power of two");
+  wqe->add_option("--lkey", a.lkey, "the lkey that it should hold, in host order");
+  wqe->add_option("--rkey", a.rkey, "the rkey that it should hold, in host order");
+  cqe->add_option("--number", a.number, "which CQE of its ring is awaited, from 0");
+  cqe->add_option("--entries", a.entries, "entries of its ring, a power of two; with --number");
+}
+
+int run_decode_command(const std::string& command, const DecodeArguments& a) {
+  const bool wrong = command == "decode wqe" ? print_wqe(a) : print_cqe(a);
+  return wrong ? ladder::kExitCompletionError : ladder::kExitValidated;
+}
+
+// The command that was typed, which may be one of another's, such as `decode wqe`.
+const CLI::App& chosen_command(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : chosen_command(*chosen.front());
+}
+
+// "ladder", "decode wqe"; empty where none was typed.
+std::string name_of(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  if (parent == nullptr) return "";
+  const std::string above = name_of(*parent);
+  return above + (above.empty() ? "" : " ") + command.get_name();
+}
+
 }  // namespace
 
 int run(int argc, char** argv) {
@@ -143,7 +186,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0 all validated; 1 wrong payload; 2 wrong usage, or a fault never reached;\n"
-      "3 completion error; 4 deadline passed or peer lost; 5 the machine lacks something;\n"
+      "3 completion error, or a decoded one; 4 deadline passed or peer lost; 5 the machine lacks "
+      "something;\n"
       "130 interrupted.");
 
   LadderArguments arguments;
@@ -178,18 +222,20 @@ int run(int argc, char** argv) {
                       "automatic, direct or proxy; default: automatic");
   devices->add_option("--fault", arguments.faults, "uarfail: the doorbell page cannot be mapped");
 
+  DecodeArguments decode;
+  add_decode_commands(app, decode);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    const auto chosen = app.get_subcommands();
-    return usage(chosen.empty() ? "" : chosen.front()->get_name(),
-                 std::string(e.what()) + " (see --help)");
+    return usage(name_of(chosen_command(app)), std::string(e.what()) + " (see --help)");
   }
 
-  const std::string command = app.get_subcommands().front()->get_name();
-  for (const CLI::Option* option : app.get_subcommands().front()->get_options()) {
+  const CLI::App& chosen = chosen_command(app);
+  const std::string command = name_of(chosen);
+  for (const CLI::Option* option : chosen.get_options()) {
     for (const std::string& text : option->results()) {
       if (text.empty()) return usage(command, option->get_name() + " was given an empty value");
     }
@@ -197,6 +243,7 @@ int run(int argc, char** argv) {
   try {
     if (command == "ladder") return run_ladder_command(arguments, output);
     if (command == "devices") return run_devices_command(arguments);
+    if (command.starts_with("decode")) return run_decode_command(command, decode);
     if (command == "client") return run_client_command(arguments, host, port, output);
     return run_server_command(arguments, bind, port, once, timeout);
   } catch (const ladder::UsageError& e) {
