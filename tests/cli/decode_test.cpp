@@ -1,6 +1,7 @@
 // `peal decode` as a user meets it: arguments, standard input, status.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 
 #include "cli/peal.hpp"
@@ -109,6 +110,27 @@ TEST(Decode, ExplainsItselfWhenAsked) {
     EXPECT_EQ(e.err, "") << arguments;
   }
   EXPECT_TRUE(contains(run_peal("decode wqe --help").out, "Exit status: "));
+}
+
+// docs/DECODE.md shows commands, each with its output behind it.
+TEST(Decode, PrintsWhatItsPageShows) {
+  std::ifstream page(PEAL_SOURCE_DIR "/docs/DECODE.md");
+  int commands = 0;
+  std::string command;
+  std::string output;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("$ peal ")) {
+      command = line.substr(7);
+      output.clear();
+    } else if (line == "```" && !command.empty()) {
+      EXPECT_EQ(run_peal(command).out, output) << command;
+      command.clear();
+      ++commands;
+    } else {
+      output += line + "\n";
+    }
+  }
+  EXPECT_EQ(commands, 4);
 }
 
 }  // namespace

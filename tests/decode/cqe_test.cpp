@@ -11,6 +11,7 @@
 #include "decode/decoded_text.hpp"
 #include "decode/dump.hpp"
 #include "peal/mlx5/cqe.hpp"
+#include "support/scale.hpp"
 
 namespace peal::decode {
 namespace {
@@ -254,7 +255,7 @@ TEST(DecodeCqe, SaysThatTheQpnIsAnother) {
 
 TEST(DecodeCqe, SaysTheFieldsThatWereEncoded) {
   std::mt19937_64 random(0x5eed0120);
-  for (int i = 0; i < 20000; ++i) {
+  for (std::uint64_t i = 0; i < test::scaled(20000); ++i) {
     mlx5::CqeFields f = error(static_cast<std::uint8_t>(random()));
     if (random() % 2 == 0) {
       f = success();
@@ -280,7 +281,7 @@ TEST(DecodeCqe, SaysTheFieldsThatWereEncoded) {
 
 TEST(DecodeCqe, EndsOnAnyBytes) {
   std::mt19937_64 random(0x5eed0121);
-  for (int i = 0; i < 50000; ++i) {
+  for (std::uint64_t i = 0; i < test::scaled(20000); ++i) {
     Bytes bytes(random() % 2 == 0 ? 64 : 16);
     for (std::uint8_t& b : bytes) b = static_cast<std::uint8_t>(random());
     CqeExpectations expected;

@@ -6,6 +6,8 @@
 #include <random>
 #include <string>
 
+#include "support/scale.hpp"
+
 namespace peal::decode {
 namespace {
 
@@ -86,7 +88,7 @@ TEST(Dump, ReadsMegabytes) {
 TEST(Dump, EndsOnAnyText) {
   std::mt19937_64 random(0x5eed0100);
   const std::string alphabet = "0123456789abcdefx:, \n|g";
-  for (int i = 0; i < 20000; ++i) {
+  for (std::uint64_t i = 0; i < test::scaled(20000); ++i) {
     std::string text(random() % 40, ' ');
     for (char& c : text) c = alphabet[random() % alphabet.size()];
     const Dump dump = parse_dump(text);

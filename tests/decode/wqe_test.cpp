@@ -18,6 +18,7 @@
 #include "peal/device/put.hpp"
 #include "peal/memory/cpu_memory.hpp"
 #include "peal/mlx5/wqe.hpp"
+#include "support/scale.hpp"
 
 namespace peal::decode {
 namespace {
@@ -503,7 +504,7 @@ TEST(DecodeWqe, FindsNothingWrongWithWhatTheEncodersMake) {
   std::mt19937_64 random(0x5eed0110);
   const auto address = [&random] { return (random() % (1ull << 46) + 4096) & ~std::uint64_t{7}; };
   const auto key = [&random] { return static_cast<std::uint32_t>(random() | 1); };
-  for (int i = 0; i < 5000; ++i) {
+  for (std::uint64_t i = 0; i < test::scaled(5000); ++i) {
     WqeExpectations expected;
     expected.index = random();
     expected.depth = 1u << random() % 16;
@@ -570,7 +571,7 @@ TEST(DecodeWqe, FindsNothingWrongWithAPutOfAnySize) {
 
 TEST(DecodeWqe, EndsOnAnyBytes) {
   std::mt19937_64 random(0x5eed0111);
-  for (int i = 0; i < 50000; ++i) {
+  for (std::uint64_t i = 0; i < test::scaled(20000); ++i) {
     Bytes bytes((random() % 64 + 1) * 16);
     for (std::uint8_t& b : bytes) b = static_cast<std::uint8_t>(random() % 3 == 0 ? 0 : random());
     if (random() % 4 != 0) {
