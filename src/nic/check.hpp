@@ -253,9 +253,9 @@ class WqeCheck {
   void wait(std::uint32_t ds) {
     if (wrong_segments(ds, 2)) return refuse_operation(Refusal::kWqeSegments);
     r_.move.operation = Operation::kWait;
-    const std::uint64_t words = swap_bytes(wqe_[1].hi);
-    r_.move.wait_number = static_cast<std::uint32_t>(words >> 32);
-    r_.move.wait_cq = static_cast<std::uint32_t>(words & 0xffffff);
+    const mlx5::WaitSeg segment = mlx5::decode_wait(wqe_[1]);
+    r_.move.wait_number = segment.max_index;
+    r_.move.wait_cq = segment.cqn;
     if (r_.move.wait_cq == 0 || r_.move.wait_cq >= kMaxCqs || !tables_.cqs[r_.move.wait_cq].used) {
       return refuse_operation(Refusal::kWaitCq);
     }

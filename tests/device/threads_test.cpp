@@ -91,7 +91,7 @@ void run_shared(SubmitOptions submit, std::uint64_t puts) {
   EXPECT_EQ(c.cqes, total);
   EXPECT_EQ(c.bytes_moved, total * 8);
   EXPECT_EQ(c.error_cqes, 0u);
-  for (const std::uint64_t refused : c.refusals) EXPECT_EQ(refused, 0u);
+  for (const std::uint64_t refused : c.reasons.refused) EXPECT_EQ(refused, 0u);
   for (std::uint64_t i = 0; i < total; ++i) {
     std::uint64_t there = 0;
     std::memcpy(&there, &fabric.destination[i * 8], 8);

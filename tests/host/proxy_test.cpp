@@ -245,7 +245,7 @@ TEST(HandlerStageProxy, LooksOnlyOnceALapAndNothingIsLostOrDoneTwice) {
     EXPECT_EQ(std::memcmp(fabric.source.data(), fabric.destination.data(), kPuts * 64), 0);
     EXPECT_EQ(q.proxy->doorbells, kPuts / 8);
     EXPECT_EQ(fabric.counters().writes, kPuts);
-    for (const std::uint64_t refused : fabric.counters().refusals) EXPECT_EQ(refused, 0u);
+    for (const std::uint64_t refused : fabric.counters().reasons.refused) EXPECT_EQ(refused, 0u);
   }
 }
 

@@ -71,7 +71,7 @@ void run_shared(PublishOrder publish) {
   const nic::QpCounters c = fabric.counters();
   EXPECT_EQ(c.writes, total);
   EXPECT_LE(c.doorbells, rings);
-  for (const std::uint64_t refused : c.refusals) EXPECT_EQ(refused, 0u);
+  for (const std::uint64_t refused : c.reasons.refused) EXPECT_EQ(refused, 0u);
 }
 
 TEST(HandlerStageProxyThreads, CompleteEveryPutOfADeepCrowdOnAShallowQueueInOrder) {

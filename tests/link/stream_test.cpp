@@ -81,6 +81,8 @@ std::string difference(const Segment& a, const Segment& b) {
   if (a.address != b.address) return "address";
   if (a.rkey != b.rkey) return "rkey";
   if (a.message_bytes != b.message_bytes) return "message_bytes";
+  if (a.original != b.original) return "original";
+  if (a.immediate != b.immediate) return "immediate";
   if (a.payload_bytes != b.payload_bytes) return "payload_bytes";
   if (a.payload_bytes != 0 && std::memcmp(a.payload, b.payload, a.payload_bytes) != 0) {
     return "payload";
@@ -94,9 +96,14 @@ class RandomSegments {
       : random_(seed), payload_bytes_max_(payload_bytes_max) {}
 
   OwnedSegment next() {
-    constexpr std::array kKinds{SegmentKind::kWriteFirst, SegmentKind::kWriteMiddle,
-                                SegmentKind::kWriteLast, SegmentKind::kWriteOnly,
-                                SegmentKind::kAcknowledge};
+    constexpr std::array kKinds{SegmentKind::kWriteFirst,        SegmentKind::kWriteMiddle,
+                                SegmentKind::kWriteLast,         SegmentKind::kWriteLastImmediate,
+                                SegmentKind::kWriteOnly,         SegmentKind::kWriteOnlyImmediate,
+                                SegmentKind::kReadRequest,       SegmentKind::kReadResponseFirst,
+                                SegmentKind::kReadResponseLast,  SegmentKind::kReadResponseOnly,
+                                SegmentKind::kAcknowledge,       SegmentKind::kAtomicAcknowledge,
+                                SegmentKind::kCompareSwap,       SegmentKind::kFetchAdd,
+                                SegmentKind::kMaskedCompareSwap, SegmentKind::kMaskedFetchAdd};
     OwnedSegment owned;
     Segment& s = owned.segment;
     s.kind = kKinds[random_() % kKinds.size()];
@@ -105,11 +112,19 @@ class RandomSegments {
     s.source_qpn = Qpn(static_cast<std::uint32_t>(random_() & Psn::kMask));
     s.destination_qpn = Qpn(static_cast<std::uint32_t>(random_() & Psn::kMask));
     s.psn = Psn(static_cast<std::uint32_t>(random_()));
-    s.msn = static_cast<std::uint32_t>(random_());
-    s.address = random_();
+    // The two of each pair share a field of the frame.
+    const bool immediate =
+        s.kind == SegmentKind::kWriteLastImmediate || s.kind == SegmentKind::kWriteOnlyImmediate;
+    (immediate ? s.immediate : s.msn) = static_cast<std::uint32_t>(random_());
+    (s.kind == SegmentKind::kAtomicAcknowledge ? s.original : s.address) = random_();
     s.rkey = Rkey(static_cast<std::uint32_t>(random_()));
     s.message_bytes = static_cast<std::uint32_t>(random_());
-    if (s.kind != SegmentKind::kAcknowledge) owned.payload = bytes(next_size());
+    if (is_atomic(s.kind)) {
+      owned.payload = bytes(kAtomicPayloadBytes);
+    } else if (s.kind != SegmentKind::kAcknowledge && s.kind != SegmentKind::kAtomicAcknowledge &&
+               s.kind != SegmentKind::kReadRequest) {
+      owned.payload = bytes(next_size());
+    }
     return owned;
   }
 

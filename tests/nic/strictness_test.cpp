@@ -158,11 +158,11 @@ const std::vector<WrongClient>& wrong_clients() {
        }},
       {Refusal::kWaitCq, Syndrome::kLocalQpOperation,
        [](F f) {
-         f.run({f.ctrl(Opcode::kWait, 2), {0, swap_bytes(std::uint64_t{kMaxCqs - 1})}});
+         f.run({f.ctrl(Opcode::kWait, 2), mlx5::encode(mlx5::WaitSeg{0, kMaxCqs - 1})});
        }},
       {Refusal::kWaitForever, Syndrome::kLocalQpOperation,
        [](F f) {
-         f.run({f.ctrl(Opcode::kWait, 2), {0, swap_bytes((std::uint64_t{5} << 32) | f.qp.cqn())}});
+         f.run({f.ctrl(Opcode::kWait, 2), mlx5::encode(mlx5::WaitSeg{5, f.qp.cqn()})});
          wait_for(f, kGraceNs);
        }},
       {Refusal::kReadsInFlight, Syndrome::kLocalQpOperation,
