@@ -9,12 +9,6 @@
 namespace peal::test {
 namespace {
 
-ProcessOptions on_terminal() {
-  ProcessOptions options;
-  options.terminal = true;
-  return options;
-}
-
 TEST(Interrupted, EndsALongRunWithoutARow) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const RowFile file;

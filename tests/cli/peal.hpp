@@ -47,6 +47,13 @@ inline Arguments peal_command(const Arguments& arguments) {
   return Arguments{PEAL_COMMAND_PATH} + arguments;
 }
 
+// Progress is shown only there.
+inline ProcessOptions on_terminal() {
+  ProcessOptions options;
+  options.terminal = true;
+  return options;
+}
+
 struct Ended {
   int status = -1;
   std::string out;

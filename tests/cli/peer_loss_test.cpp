@@ -9,12 +9,6 @@
 namespace peal::test {
 namespace {
 
-ProcessOptions on_terminal() {
-  ProcessOptions options;
-  options.terminal = true;
-  return options;
-}
-
 TEST(PeerLoss, EndsTheClientWhenNobodyListens) {
   std::uint16_t port = 0;
   {
