@@ -558,7 +558,7 @@ TEST(DecodeWqe, FindsNothingWrongWithAPutOfAnySize) {
   handle.sq = ring;
   for (const std::uint64_t bytes : {0ull, 1ull, 4096ull, 1ull << 30}) {
     SendQueue<CpuMemory, Sharing::kDevice> queue(handle);
-    write_put_wqe(queue, 6, Put{kLocal, Lkey(kLkey), kRemote, Rkey(kRkey), bytes});
+    write_wqe(queue, 6, Put{kLocal, Lkey(kLkey), kRemote, Rkey(kRkey), bytes});
     WqeExpectations expected = expect_keys(kLkey, kRkey);
     expected.index = 6;
     expected.depth = 4;
