@@ -66,15 +66,16 @@ struct Segment {
   Qpn destination_qpn;
   Psn psn;                          // of the segment's first packet
   std::uint32_t msn = 0;            // acknowledges only
-  std::uint64_t address = 0;        // first, only, read request and atomics: the RETH
-  Rkey rkey;                        // likewise
-  std::uint32_t message_bytes = 0;  // likewise: the whole message, or an atomic's operand
-  std::uint64_t original = 0;       // atomic acknowledge only: what was there before
   std::uint32_t immediate = 0;      // the kinds that have one in their name
-  // An atomic's are its operands.
-  const std::byte* payload = nullptr;
+  Rkey rkey;                        // first, only, read request and atomics: the RETH
+  std::uint32_t message_bytes = 0;  // likewise: the whole message, or an atomic's operand
+  std::uint64_t address = 0;        // likewise
+  std::uint64_t original = 0;       // atomic acknowledge only: what was there before
   std::uint32_t payload_bytes = 0;
+  const std::byte* payload = nullptr;  // an atomic's are its operands
 };
+
+static_assert(sizeof(Segment) == 64, "one line: a loopback hands millions over in a second");
 
 // One end of a link. Never blocks.
 class Link {

@@ -43,6 +43,18 @@ struct CheckResult {
   std::uint8_t vendor_syndrome = 0;
   std::uint64_t warned = 0;  // a bit for each rule that was broken, and is not kept strictly
   Move move;                 // opcode, fm_ce_se and slots are set even on a refusal
+
+  // As new, but for what only its own operation reads.
+  void clear() {
+    refusal = Refusal::kNone;
+    syndrome = mlx5::Syndrome::kNone;
+    vendor_syndrome = 0;
+    warned = 0;
+    move.operation = Operation::kNop;
+    move.local = nullptr;
+    move.inlined = move.has_immediate = false;
+    move.bytes = 0;
+  }
 };
 
 // Vendor syndromes as logs of real NICs show them beside the syndrome; nothing depends on them.
@@ -278,10 +290,15 @@ class WqeCheck {
   CheckResult& r_;
 };
 
+inline void check(const mlx5::Words16* wqe, std::uint64_t index, std::uint64_t posted,
+                  const QpEntry& qp, const Tables& tables, CheckResult* result) {
+  result->clear();
+  WqeCheck(wqe, index, posted, qp, tables, result).run();
+}
 inline CheckResult check(const mlx5::Words16* wqe, std::uint64_t index, std::uint64_t posted,
                          const QpEntry& qp, const Tables& tables) {
   CheckResult r;
-  WqeCheck(wqe, index, posted, qp, tables, &r).run();
+  check(wqe, index, posted, qp, tables, &r);
   return r;
 }
 

@@ -50,6 +50,8 @@ class Requester {
     SendState& s = *queues_[qp_index];
     s.outstanding.resize(tables_.qps[qp_index].depth());
     s.fetched = s.posted = first_index;
+    const CqEntry& cq = tables_.cqs[tables_.qps[qp_index].cq];
+    s.cq_is_small = cq.ignores_overrun && !cq.collapsed && cq.entries() < s.outstanding.size();
     active_.push_back(qp_index);
   }
 
@@ -268,7 +270,8 @@ class Requester {
     const mlx5::Words16* wqe = first.segment;
     const std::uint32_t ds = mlx5::decode_ctrl(first.segment[0]).ds;
     if (ds > 4 && (ds + 3) / 4 <= announced) wqe = fetch_wide(qp, s, first, (ds + 3) / 4);
-    CheckResult r = check(wqe, index, announced, qp, tables_);
+    CheckResult& r = s.checked;
+    check(wqe, index, announced, qp, tables_, &r);
     ++s.counters.wqes_fetched;
     s.fetched += r.move.slots <= announced ? r.move.slots : 1;
 
@@ -289,7 +292,6 @@ class Requester {
       fail(qp, s, o, r.refusal, r.syndrome, r.vendor_syndrome, now_ns);
       return;
     }
-    s.current = r.move;
     s.current_sent = 0;
     s.starting = true;
     s.started = s.told = false;
@@ -355,10 +357,8 @@ class Requester {
     const std::uint32_t before = s.unsignalled;
     s.unsignalled = signalled ? 0 : before + r.move.slots;
     if (before < qp.depth() && s.unsignalled >= qp.depth()) refuse(Refusal::kUnsignalledChain);
-    const CqEntry& cq = tables_.cqs[qp.cq];
-    if (!s.cq_too_small_told && cq.ignores_overrun && !cq.collapsed &&
-        s.posted - s.completed_index() > cq.entries()) {
-      s.cq_too_small_told = true;
+    if (s.cq_is_small && s.posted - s.completed_index() > tables_.cqs[qp.cq].entries()) {
+      s.cq_is_small = false;
       refuse(Refusal::kCqTooSmall);
     }
   }

@@ -246,15 +246,15 @@ class Responder {
     return 0;
   }
 
-  // Relaxed, each write is overtaken by the next one, and its second half overtakes its first: what
-  // a client may not rely on does not hold.
+  // Relaxed, each write is overtaken by the next one, and its end overtakes its beginning: what a
+  // client may not rely on does not hold.
   void place_payload(std::uint32_t index, Queue& q, const Late& now) {
     if (order_ == WriteOrder::kStrict) {
       M::copy_payload(now.to, now.from, now.bytes);
       return;
     }
     if (!link_.payload_stays()) {
-      place_backwards(now);
+      place_end_first(now);
       return;
     }
     const Late before = q.late;
@@ -264,19 +264,21 @@ class Responder {
       late_.push_back(index);
       return;
     }
-    place_backwards(now);
-    place_backwards(before);
+    place_end_first(now);
+    place_end_first(before);
   }
 
-  static void place_backwards(const Late& p) {
-    const std::uint32_t half = p.bytes / 2 / kLineBytes * kLineBytes;
-    M::copy_payload(p.to + half, p.from + half, p.bytes - half);
-    if (half > 0) M::copy_payload(p.to, p.from, half);
+  // The end before the rest, so that whoever polls the last byte is wrong.
+  static void place_end_first(const Late& p) {
+    const std::uint32_t end = p.bytes > kLineBytes ? kLineBytes : 0;
+    const std::uint32_t rest = p.bytes - end;
+    if (end > 0) M::copy_payload(p.to + rest, p.from + rest, end);
+    M::copy_payload(p.to, p.from, rest);
   }
   static constexpr std::uint32_t kLineBytes = 64;
 
   static void place_late(Queue& q) {
-    if (q.late.from != nullptr) place_backwards(q.late);
+    if (q.late.from != nullptr) place_end_first(q.late);
     q.late = Late{};
   }
 

@@ -1,6 +1,7 @@
 // What a requester keeps of one QP: plain data, and where in its ring each WQE stands.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -65,7 +66,8 @@ struct SendState {
   std::vector<mlx5::Slot> wide;  // the WQE being fetched, if it has several slots
 
   // The newest of them, until it has been sent.
-  Move current;
+  CheckResult checked;
+  Move& current = checked.move;
   std::uint32_t current_sent = 0;
   bool starting = false;  // it has not been sent whole
   bool started = false;   // and nothing holds it back
@@ -74,9 +76,9 @@ struct SendState {
 
   std::uint32_t unanswered = 0;   // reads and atomics sent
   std::uint32_t unsignalled = 0;  // slots since the last WQE that asks for a CQE
-  bool cq_too_small_told = false;
-  bool failing = false;   // a WQE has failed: nothing more is fetched
-  bool reported = false;  // its error CQE is written: what follows is flushed
+  bool cq_is_small = false;       // smaller than the ring, and nobody has been told
+  bool failing = false;           // a WQE has failed: nothing more is fetched
+  bool reported = false;          // its error CQE is written: what follows is flushed
   Psn next_psn;
   Psn oldest_psn;
   std::uint64_t answered_ns = 0;  // the last time an answer came
@@ -100,12 +102,14 @@ struct SendState {
 
 // Over the WQE's first slot: what was fetched against what is there when its CQE is due.
 inline std::uint64_t check_sum_of(const mlx5::Slot& slot, std::uint32_t segments) {
-  std::uint64_t sum = 0;
-  for (std::uint32_t i = 0; i < segments; ++i) {
-    sum = ((sum << 7) | (sum >> 57)) ^ slot.segment[i].lo;
-    sum = ((sum << 7) | (sum >> 57)) ^ slot.segment[i].hi;
-  }
-  return sum;
+  const auto sum = [](const mlx5::Words16& w, int by) {
+    return std::rotl(w.lo, by) ^ std::rotl(w.hi, by + 7);
+  };
+  std::uint64_t all = sum(slot.segment[0], 0);
+  if (segments > 1) all ^= sum(slot.segment[1], 14);
+  if (segments > 2) all ^= sum(slot.segment[2], 28);
+  if (segments > 3) all ^= sum(slot.segment[3], 42);
+  return all;
 }
 
 }  // namespace peal::nic
