@@ -137,6 +137,12 @@ bool read(const Json& json, std::optional<T>& value) {
   return read(json, value.emplace());
 }
 
+// Not what an array or object holds: printing one takes stack for each level of it.
+std::string shown(const Json& json) {
+  if (json.is_structured()) return fmt::format("an {}", json.type_name());
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::system_error system_failure(const std::string& operation) {
   return {errno, std::generic_category(), operation};
 }
@@ -176,9 +182,7 @@ Row parse_row(std::string_view line) {
     const auto found = json.find(key);
     if (found == json.end()) throw std::runtime_error(fmt::format("a row needs '{}'", key));
     if (!read(*found, value)) {
-      throw std::runtime_error(
-          fmt::format("a row's '{}' cannot be {}", key,
-                      found->dump(-1, ' ', false, Json::error_handler_t::replace)));
+      throw std::runtime_error(fmt::format("a row's '{}' cannot be {}", key, shown(*found)));
     }
     // First of all keys: another schema has other keys.
     if (row.schema != kRowSchema) {

@@ -145,6 +145,20 @@ TEST(Row, IsRefusedWhenAnyKeyHasAnotherType) {
   EXPECT_THROW(parse_row(edited_row([](auto& json) { json["faults"] = {1}; })), std::runtime_error);
 }
 
+TEST(Row, IsRefusedWhenAValueIsNestedDeeply) {
+  std::string line = to_json_line(valid_row());
+  const std::string levels(200000, '[');
+  const std::string value = "\"puts\":1000";
+  line.replace(line.find(value), value.size(),
+               "\"puts\":" + levels + std::string(levels.size(), ']'));
+  try {
+    parse_row(line);
+    ADD_FAILURE() << "accepted";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "a row's 'puts' cannot be an array");
+  }
+}
+
 TEST(Row, IsRefusedWhenTheSchemaOrAKeyIsUnknown) {
   EXPECT_THROW(parse_row(edited_row([](auto& json) { json["schema"] = "peal.row.2"; })),
                std::runtime_error);
