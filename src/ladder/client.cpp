@@ -21,7 +21,8 @@ void end_alike(Channel& channel, double deadline_s, Outcome* outcome) {
     // An answer that the run no longer waited for may come first.
     const nlohmann::json answer = channel.receive_any("the peer's end", wait_for(deadline_s, -1));
     if (answer.at("type") != "end") continue;
-    const int status = read_message([&] { return answer.at("status").get<int>(); });
+    const int status =
+        read_message([&] { return int{number_from<std::uint8_t>(answer, "status")}; });
     if (!is_exit_status(status)) {
       throw PeerError(PeerError::Kind::kProtocol, "the peer ended with a status that is none");
     }
@@ -60,8 +61,8 @@ Outcome run_client(const ClientOptions& client, const LadderArguments& arguments
                  wait());
     const nlohmann::json welcome = channel.receive("welcome", wait());
     const DataTicket ticket = read_message([&] {
-      return DataTicket{welcome.at("data_port").get<std::uint16_t>(),
-                        welcome.at("token").get<std::uint64_t>()};
+      return DataTicket{number_from<std::uint16_t>(welcome, "data_port"),
+                        number_from<std::uint64_t>(welcome, "token")};
     });
     Socket data = connect_data(client.host, ticket, wait());
     outcome = run_connected(channel, std::move(data), options, interrupt, events);

@@ -1,14 +1,36 @@
 #include "ladder/messages.hpp"
 
+#include <fmt/format.h>
+
 namespace peal::ladder {
 namespace {
 
+constexpr std::uint64_t k24Bits = 0xffffff;
+
+[[noreturn]] void throw_not_understood(const std::string& why) {
+  throw PeerError(PeerError::Kind::kProtocol,
+                  "the peer sent a message that is not understood: " + why);
+}
+
+std::uint64_t number_of(const nlohmann::json& value, std::uint64_t max, const char* name) {
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() <= max) {
+    return value.get<std::uint64_t>();
+  }
+  throw_not_understood(fmt::format("{} must be a whole number from 0 to {}", name, max));
+}
+
+const nlohmann::json& list_from(const nlohmann::json& j, const char* name) {
+  const nlohmann::json& list = j.at(name);
+  if (!list.is_array()) throw_not_understood(fmt::format("{} must be a list", name));
+  return list;
+}
+
 QueuePairAddress address_from(const nlohmann::json& j) {
   QueuePairAddress a;
-  a.qpn = Qpn(j.at("qpn").get<std::uint32_t>());
-  a.psn = Psn(j.at("psn").get<std::uint32_t>());
-  a.lid = j.at("lid").get<std::uint16_t>();
-  a.mtu_bytes = j.at("mtu").get<std::uint32_t>();
+  a.qpn = Qpn(static_cast<std::uint32_t>(number_up_to(k24Bits, j, "qpn")));
+  a.psn = Psn(static_cast<std::uint32_t>(number_up_to(k24Bits, j, "psn")));
+  a.lid = number_from<std::uint16_t>(j, "lid");
+  a.mtu_bytes = number_from<std::uint32_t>(j, "mtu");
   return a;
 }
 
@@ -18,13 +40,25 @@ nlohmann::json list_of(const std::vector<QueuePairAddress>& addresses) {
   return list;
 }
 
-std::vector<QueuePairAddress> addresses_from(const nlohmann::json& list) {
+std::vector<QueuePairAddress> addresses_from(const nlohmann::json& j) {
   std::vector<QueuePairAddress> addresses;
-  for (const auto& j : list) addresses.push_back(address_from(j));
+  for (const auto& address : list_from(j, "qps")) addresses.push_back(address_from(address));
   return addresses;
 }
 
 }  // namespace
+
+std::uint64_t number_up_to(std::uint64_t max, const nlohmann::json& j, const char* name) {
+  return number_of(j.at(name), max, name);
+}
+
+std::vector<std::uint64_t> numbers_from(const nlohmann::json& j, const char* name) {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& value : list_from(j, name)) {
+    numbers.push_back(number_of(value, std::numeric_limits<std::uint64_t>::max(), name));
+  }
+  return numbers;
+}
 
 nlohmann::json to_json(const QueuePairAddress& a) {
   return {{"qpn", a.qpn.value}, {"psn", a.psn.value}, {"lid", a.lid}, {"mtu", a.mtu_bytes}};
@@ -39,10 +73,10 @@ RowSetup row_setup_from(const nlohmann::json& j) {
   RowSetup s;
   s.stage = j.at("stage").get<std::string>();
   s.submit = j.at("submit").get<std::string>();
-  s.payload_bytes = j.at("payload_bytes").get<std::uint64_t>();
-  s.slots = j.at("slots").get<std::uint64_t>();
-  s.depth = j.at("depth").get<std::uint32_t>();
-  s.senders = addresses_from(j.at("qps"));
+  s.payload_bytes = number_from<std::uint64_t>(j, "payload_bytes");
+  s.slots = number_from<std::uint64_t>(j, "slots");
+  s.depth = number_from<std::uint32_t>(j, "depth");
+  s.senders = addresses_from(j);
   return s;
 }
 
@@ -52,9 +86,9 @@ nlohmann::json to_json(const Destination& d) {
 
 Destination destination_from(const nlohmann::json& j) {
   Destination d;
-  d.address = j.at("address").get<std::uint64_t>();
-  d.rkey = Rkey(j.at("rkey").get<std::uint32_t>());
-  d.receivers = addresses_from(j.at("qps"));
+  d.address = number_from<std::uint64_t>(j, "address");
+  d.rkey = Rkey(number_from<std::uint32_t>(j, "rkey"));
+  d.receivers = addresses_from(j);
   return d;
 }
 
@@ -69,12 +103,12 @@ nlohmann::json to_json(const SegmentPlan& p) {
 
 SegmentPlan segment_plan_from(const nlohmann::json& j) {
   SegmentPlan p;
-  p.seed = j.at("seed").get<std::uint64_t>();
-  p.producers = j.at("producers").get<std::uint32_t>();
-  p.first_sequence = j.at("first_sequence").get<std::uint64_t>();
-  p.puts_per_producer = j.at("puts_per_producer").get<std::uint64_t>();
-  p.payload_bytes = j.at("payload_bytes").get<std::uint64_t>();
-  p.first_timed_sequence = j.at("first_timed_sequence").get<std::uint64_t>();
+  p.seed = number_from<std::uint64_t>(j, "seed");
+  p.producers = number_from<std::uint32_t>(j, "producers");
+  p.first_sequence = number_from<std::uint64_t>(j, "first_sequence");
+  p.puts_per_producer = number_from<std::uint64_t>(j, "puts_per_producer");
+  p.payload_bytes = number_from<std::uint64_t>(j, "payload_bytes");
+  p.first_timed_sequence = number_from<std::uint64_t>(j, "first_timed_sequence");
   return p;
 }
 
@@ -82,7 +116,7 @@ nlohmann::json to_json(const Verdict& v) {
   nlohmann::json j = {{"checked", v.checked}, {"mismatches", v.mismatches}};
   if (!v.first) return j;
   const Mismatch& m = *v.first;
-  j["first"] = {{"kind", static_cast<int>(m.kind)},
+  j["first"] = {{"kind", static_cast<std::uint8_t>(m.kind)},
                 {"producer", m.producer},
                 {"sequence", m.sequence},
                 {"put_index", m.put_index},
@@ -99,23 +133,23 @@ nlohmann::json to_json(const Verdict& v) {
 
 Verdict verdict_from(const nlohmann::json& j) {
   Verdict v;
-  v.checked = j.at("checked").get<std::uint64_t>();
-  v.mismatches = j.at("mismatches").get<std::uint64_t>();
+  v.checked = number_from<std::uint64_t>(j, "checked");
+  v.mismatches = number_from<std::uint64_t>(j, "mismatches");
   if (!j.contains("first")) return v;
   const nlohmann::json& f = j.at("first");
   Mismatch m;
-  m.kind = static_cast<Wrong>(f.at("kind").get<int>());
-  m.producer = f.at("producer").get<std::uint32_t>();
-  m.sequence = f.at("sequence").get<std::uint64_t>();
-  m.put_index = f.at("put_index").get<std::uint64_t>();
+  m.kind = static_cast<Wrong>(number_up_to(static_cast<std::uint64_t>(Wrong::kGuard), f, "kind"));
+  m.producer = number_from<std::uint32_t>(f, "producer");
+  m.sequence = number_from<std::uint64_t>(f, "sequence");
+  m.put_index = number_from<std::uint64_t>(f, "put_index");
   m.warm_up = f.at("warm_up").get<bool>();
-  m.byte_offset = f.at("byte_offset").get<std::uint64_t>();
+  m.byte_offset = number_from<std::uint64_t>(f, "byte_offset");
   m.leading_guard = f.at("leading_guard").get<bool>();
-  m.expected = f.at("expected").get<std::uint8_t>();
-  m.found = f.at("found").get<std::uint8_t>();
-  m.wrong_bytes = f.at("wrong_bytes").get<std::uint64_t>();
-  m.other_producer = f.at("other_producer").get<std::uint32_t>();
-  m.other_sequence = f.at("other_sequence").get<std::uint64_t>();
+  m.expected = number_from<std::uint8_t>(f, "expected");
+  m.found = number_from<std::uint8_t>(f, "found");
+  m.wrong_bytes = number_from<std::uint64_t>(f, "wrong_bytes");
+  m.other_producer = number_from<std::uint32_t>(f, "other_producer");
+  m.other_sequence = number_from<std::uint64_t>(f, "other_sequence");
   v.first = m;
   return v;
 }

@@ -1,8 +1,12 @@
 // The control messages as JSON, both ways. What is read is input: every field is checked for its
-// type, and what is missing is a PeerError.
+// type and range, and what is missing or wrong is a PeerError from read_message.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "ladder/receiver.hpp"
 
@@ -18,6 +22,17 @@ RowSetup row_setup_from(const nlohmann::json& j);
 Destination destination_from(const nlohmann::json& j);
 SegmentPlan segment_plan_from(const nlohmann::json& j);
 Verdict verdict_from(const nlohmann::json& j);
+
+// The whole number `name` of `j`, from 0 to `max`: the JSON library would cut off what does not
+// fit.
+std::uint64_t number_up_to(std::uint64_t max, const nlohmann::json& j, const char* name);
+
+template <class T>
+T number_from(const nlohmann::json& j, const char* name) {
+  return static_cast<T>(number_up_to(std::numeric_limits<T>::max(), j, name));
+}
+
+std::vector<std::uint64_t> numbers_from(const nlohmann::json& j, const char* name);
 
 // Runs `f`, turning what a malformed message makes the JSON library throw into a PeerError.
 template <class F>

@@ -107,8 +107,8 @@ class Session {
       return {{"type", "segment_ready"}};
     }
     if (type == "check") {
-      const Verdict verdict = receiver.check(
-          segment_plan_from(message), message.at("acknowledged").get<std::vector<std::uint64_t>>());
+      const Verdict verdict =
+          receiver.check(segment_plan_from(message), numbers_from(message, "acknowledged"));
       if (verdict.mismatches > 0) {
         verdict_.add(kExitWrongPayload, wrong_payload_sentence(stage_, verdict));
       }
@@ -128,7 +128,7 @@ class Session {
   Outcome end(const nlohmann::json& message) {
     Outcome theirs = read_message([&] {
       Outcome o;
-      const int status = message.at("status").get<int>();
+      const int status = number_from<std::uint8_t>(message, "status");
       if (!is_exit_status(status)) {
         throw PeerError(PeerError::Kind::kProtocol, "the client ended with a status that is none");
       }
