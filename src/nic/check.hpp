@@ -210,6 +210,9 @@ class WqeCheck {
     if (wrong_segments(ds, mlx5::ds_of_inline(bytes))) {
       return refuse_operation(Refusal::kWqeSegments);
     }
+    if (too_long(bytes)) {
+      return refuse(Refusal::kMessageTooLong, mlx5::Syndrome::kLocalLength, kVendorQpOperation);
+    }
     r_.move.bytes = bytes;
     r_.move.inlined = true;
     const auto* segment = reinterpret_cast<const std::byte*>(&wqe_[2]);

@@ -33,6 +33,12 @@ struct CountedEvents final : QueueEvents {
   void qp_created(std::uint32_t) override { ++qps; }
   void qp_destroyed(std::uint32_t) override { --qps; }
   void qp_reset(std::uint32_t) override {}
+  void uar_freed(const UarEntry&) override {}
+  bool rule_broken(Refusal reason, std::uint32_t) override {
+    require(reason == Refusal::kReservedField || reason == Refusal::kOptParamMask,
+            "a command breaks a rule of commands");
+    return false;
+  }
   void qp_receives_from(std::uint32_t, Psn) override {}
   void qp_sends_from(std::uint32_t, Psn) override {}
   void memory_forgotten(const std::byte* begin, const std::byte* end) override {

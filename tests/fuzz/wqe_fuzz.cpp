@@ -1,6 +1,6 @@
-// The NIC's check of a WQE and the responder's of a write, over tables of a few regions.
-// Input: index (8), slots posted (8), bytes to write (8), log_msg_max (1), remote writes allowed
-// (1), the slot (64).
+// The NIC's check of a WQE and the responder's of a request, over tables of a few regions.
+// Input: index (8), slots posted (8), bytes to write (8), log_msg_max (1), how strictly waivable
+// rules are kept (1), the slots (1024).
 #include <memory>
 #include <span>
 
@@ -34,6 +34,7 @@ std::unique_ptr<Tables> make_tables() {
   add(4, kPd + 1, kLocalWrite | kRemoteWrite, 0x1000, 8192, memory[2]);
   add(5, kPd, kRemoteWrite, 0x1000, 8192, memory[2]);
   tables->keys[5].key = 0;
+  tables->cqs[7].used = true;
   return tables;
 }
 
@@ -55,55 +56,99 @@ const std::byte* place_of(const Tables& tables, std::uint32_t name, std::uint64_
   return nullptr;
 }
 
-void check_wqe(const std::uint8_t (&raw)[64], std::uint64_t index, std::uint64_t posted,
+constexpr std::size_t kWqeBytes = 1024;
+
+bool is(const CheckResult& r, mlx5::Opcode opcode) {
+  return r.move.opcode == static_cast<std::uint8_t>(opcode);
+}
+
+// The data segment that begins at byte `at` names what was resolved.
+void check_local(const std::uint8_t* raw, std::size_t at, const CheckResult& r,
+                 std::uint32_t access, const Tables& tables) {
+  const auto lkey = static_cast<std::uint32_t>(big_endian(raw + at + 4, 4));
+  require(r.move.local == place_of(tables, lkey, big_endian(raw + at + 8, 8), r.move.bytes, access),
+          "local memory lies within the region that the lkey names");
+  require(r.move.local != nullptr, "what moves bytes has memory for them");
+}
+
+void check_wqe(const std::uint8_t (&raw)[kWqeBytes], std::uint64_t index, std::uint64_t posted,
                const QpEntry& qp, const Tables& tables) {
-  mlx5::Slot slot;
-  std::memcpy(&slot, raw, sizeof slot);
-  const CheckResult r = check(slot, index, posted, qp, tables);
+  alignas(64) mlx5::Words16 wqe[kWqeBytes / mlx5::kSegmentBytes];
+  std::memcpy(wqe, raw, sizeof wqe);
+  const CheckResult r = check(wqe, index, posted, qp, tables);
   const bool accepted = r.refusal == Refusal::kNone;
+  const bool strict =
+      tables.rules[static_cast<std::size_t>(Refusal::kWqeIndex)] == Strictness::kRefuse;
 
   require(r.refusal < Refusal::kCount, "a refusal is one that has a sentence");
   require(accepted == (r.syndrome == mlx5::Syndrome::kNone), "a refusal has a syndrome");
   require(r.move.slots >= 1 && r.move.slots <= 16, "a WQE is of 1 to 16 slots");
   require(r.move.opcode == raw[3], "the opcode is the WQE's");
   require(r.move.fm_ce_se == raw[11], "fm_ce_se is the WQE's");
+  require(!strict || r.warned == 0, "what is refused is not warned of");
   if (!accepted) {
-    require(r.move.source == nullptr, "a refused WQE has no source");
+    require(r.move.local == nullptr, "a refused WQE has no memory");
     return;
   }
 
   require(r.vendor_syndrome == 0, "an accepted WQE has no vendor syndrome");
-  require(big_endian(raw + 1, 2) == (index & 0xffff), "an accepted WQE has its slot's index");
-  require(big_endian(raw + 4, 3) == kQpn, "an accepted WQE is its QP's");
-  require(r.move.slots <= posted, "an accepted WQE is posted in whole");
-  if (r.move.opcode == static_cast<std::uint8_t>(mlx5::Opcode::kNop)) {
-    require(r.move.source == nullptr && r.move.bytes == 0, "a NOP moves nothing");
-    return;
+  if (strict) {
+    require(big_endian(raw + 1, 2) == (index & 0xffff), "an accepted WQE has its slot's index");
+    require(big_endian(raw + 4, 3) == kQpn, "an accepted WQE is its QP's");
+    require(r.move.bytes <= std::uint64_t{1} << qp.log_msg_max, "no message is too long");
   }
-  require(r.move.opcode == static_cast<std::uint8_t>(mlx5::Opcode::kRdmaWrite),
-          "what is accepted is a write or a NOP");
+  require(r.move.slots <= posted, "an accepted WQE is posted in whole");
+  const std::size_t ds = raw[7] & 0x3f;
+  switch (r.move.operation) {
+    case Operation::kNop:
+      require(is(r, mlx5::Opcode::kNop), "a NOP is one");
+      require(r.move.local == nullptr && r.move.bytes == 0, "a NOP moves nothing");
+      return;
+    case Operation::kWait:
+      require(is(r, mlx5::Opcode::kWait), "a WAIT is one");
+      require(tables.cqs[r.move.wait_cq].used, "a WAIT waits for a CQ that exists");
+      return;
+    case Operation::kDump:
+      require(is(r, mlx5::Opcode::kDump), "a DUMP is one");
+      if (r.move.bytes > 0) check_local(raw, 16, r, 0, tables);
+      return;
+    default: break;
+  }
   require(r.move.remote_address == big_endian(raw + 16, 8), "the remote address is the WQE's");
   require(r.move.rkey.value == big_endian(raw + 24, 4), "the rkey is the WQE's");
-  require(r.move.bytes <= std::uint64_t{1} << qp.log_msg_max, "no message is too long for its QP");
-  if (r.move.bytes == 0) {
-    require(r.move.source == nullptr, "a write of nothing has no source");
-    return;
+  switch (r.move.operation) {
+    case Operation::kWrite:
+      require(is(r, mlx5::Opcode::kRdmaWrite) || is(r, mlx5::Opcode::kRdmaWriteImm),
+              "a write is one");
+      if (r.move.inlined) {
+        require(r.move.local == reinterpret_cast<const std::byte*>(wqe) + 36,
+                "inline data lie in the WQE");
+        require(36 + r.move.bytes <= 16 * ds, "inline data end within the WQE");
+      } else if (r.move.bytes > 0) {
+        check_local(raw, 32, r, 0, tables);
+      }
+      return;
+    case Operation::kRead:
+      require(is(r, mlx5::Opcode::kRdmaRead), "a read is one");
+      if (r.move.bytes > 0) check_local(raw, 32, r, kLocalWrite, tables);
+      return;
+    default:
+      require(r.move.bytes == 8 || r.move.bytes == 4, "an atomic has an operand of 4 or 8 bytes");
+      check_local(raw, is(r, mlx5::Opcode::kMaskedCompareSwap) && r.move.bytes == 8 ? 64 : 48, r,
+                  kLocalWrite, tables);
   }
-  const auto lkey = static_cast<std::uint32_t>(big_endian(raw + 36, 4));
-  require(r.move.source != nullptr, "a write of something has a source");
-  require(r.move.source == place_of(tables, lkey, big_endian(raw + 40, 8), r.move.bytes, 0),
-          "the source lies within the region that the lkey names");
 }
 
-void check_remote(std::uint64_t address, std::uint32_t rkey, std::uint64_t bytes, const QpEntry& qp,
-                  const Tables& tables) {
-  std::byte* target = memory[0];
-  const Refusal why = check_remote_write(address, Rkey(rkey), bytes, qp, tables, &target);
-  const std::byte* place =
-      bytes == 0 ? nullptr : place_of(tables, rkey, address, bytes, kRemoteWrite);
-  const bool right = qp.remote_write_enabled && (bytes == 0 || place != nullptr);
-  require(right == (why == Refusal::kNone), "a write is accepted where it is within its rights");
-  require(target == (right ? place : nullptr), "the target is where the rkey and address say");
+void check_responder(std::uint64_t address, std::uint32_t rkey, std::uint64_t bytes,
+                     const QpEntry& qp, const Tables& tables) {
+  for (const std::uint32_t access : {kRemoteWrite, kRemoteRead}) {
+    std::byte* target = memory[0];
+    const Refusal why = check_remote(address, Rkey(rkey), bytes, access, qp, tables, &target);
+    const std::byte* place = bytes == 0 ? nullptr : place_of(tables, rkey, address, bytes, access);
+    const bool right = bytes == 0 || place != nullptr;
+    require(right == (why == Refusal::kNone), "a request is accepted within its rights");
+    require(target == (right ? place : nullptr), "the target is where the rkey and address say");
+  }
 }
 
 }  // namespace
@@ -112,6 +157,7 @@ void check_remote(std::uint64_t address, std::uint32_t rkey, std::uint64_t bytes
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
   using namespace peal::nic;
   static const std::unique_ptr<Tables> tables = make_tables();
+  static_assert(kWqeBytes == kMaxWqeSegments * peal::mlx5::kSegmentBytes);
   peal::test::Input input(data, bytes);
   const auto index = input.take<std::uint64_t>();
   const auto posted = input.take<std::uint64_t>();
@@ -120,12 +166,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   qp.qpn = peal::Qpn(kQpn);
   qp.pd = kPd;
   qp.log_msg_max = input.take<std::uint8_t>() % 31;
-  qp.remote_write_enabled = input.take<std::uint8_t>() % 2 == 1;
-  std::uint8_t raw[64];
+  const auto level = static_cast<Strictness>(2 - input.take<std::uint8_t>() / 86);
+  tables->rules.fill(level);
+  std::uint8_t raw[kWqeBytes];
   input.read(raw, sizeof raw);
 
   check_wqe(raw, index, posted, qp, *tables);
-  check_remote(big_endian(raw + 16, 8), static_cast<std::uint32_t>(big_endian(raw + 24, 4)),
-               write_bytes, qp, *tables);
+  check_responder(big_endian(raw + 16, 8), static_cast<std::uint32_t>(big_endian(raw + 24, 4)),
+                  write_bytes, qp, *tables);
   return 0;
 }
