@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "ladder/shallow_json.hpp"
 #include "peal/core/types.hpp"
 
 namespace peal::ladder {
@@ -113,7 +114,7 @@ json Channel::receive_any(std::string_view what, Wait wait) {
   receive_all(socket_, std::as_writable_bytes(std::span(text)), fmt::format("the rest of {}", what),
               wait);
 
-  json message = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json message = parse_shallow_json<json>(text);
   if (message.is_discarded()) throw_protocol("the peer sent a message that is not JSON");
   if (!message.is_object()) throw_protocol("the peer sent a message that is not an object");
   const std::string* type = string_member(message, "type");

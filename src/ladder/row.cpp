@@ -14,6 +14,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "ladder/shallow_json.hpp"
+
 namespace peal::ladder {
 namespace {
 
@@ -174,7 +176,7 @@ std::string to_json_line(const Row& row) {
 }
 
 Row parse_row(std::string_view line) {
-  const Json json = Json::parse(line, nullptr, false);
+  const Json json = parse_shallow_json<Json>(line);
   if (!json.is_object()) throw std::runtime_error("a row is one JSON object, and this is not");
   Row row;
   std::size_t keys = 0;

@@ -26,6 +26,7 @@ struct Move {
   // Where a write's payload comes from (in the WQE itself where it is inline), or where a read's
   // lands and an atomic's old value.
   std::byte* local = nullptr;
+  std::uint32_t lkey = 0;  // of `local`; 0 where that is in no region
   bool inlined = false;
   bool has_immediate = false;
   std::uint32_t immediate = 0;
@@ -52,6 +53,7 @@ struct CheckResult {
     warned = 0;
     move.operation = Operation::kNop;
     move.local = nullptr;
+    move.lkey = 0;
     move.inlined = move.has_immediate = false;
     move.bytes = 0;
   }
@@ -135,7 +137,7 @@ class WqeCheck {
       case mlx5::Opcode::kRdmaWrite: return write(ctrl.ds);
       case mlx5::Opcode::kRdmaRead: return read(ctrl.ds);
       case mlx5::Opcode::kFetchAdd:
-        m.operands.swap_or_add = mlx5::decode_atomic(wqe_[2]).swap_or_add;
+        m.operands = {mlx5::decode_atomic(wqe_[2]).swap_or_add, 0, 0, 0};
         return atomic(ctrl.ds, 4, 8);
       case mlx5::Opcode::kCompareSwap: {
         const mlx5::AtomicSeg s = mlx5::decode_atomic(wqe_[2]);
@@ -182,6 +184,7 @@ class WqeCheck {
       return refuse(why, mlx5::Syndrome::kLocalProtection, kVendorLocalProtection);
     }
     r_.move.local = memory;
+    r_.move.lkey = data.lkey.value;
   }
   bool too_long(std::uint32_t bytes) {
     return bytes > (std::uint64_t{1} << qp_.log_msg_max) && breaks(Refusal::kMessageTooLong);

@@ -387,7 +387,7 @@ bool Commands::free_uar(std::uint32_t uar) {
   for (const CqEntry& cq : tables_.cqs) {
     if (cq.used && cq.uar == uar) return false;
   }
-  events_.uar_freed(tables_.uars[uar]);
+  if (!events_.uar_freed(tables_.uars[uar])) return false;
   tables_.uars[uar] = UarEntry{};
   return true;
 }
@@ -411,6 +411,8 @@ std::uint32_t Commands::register_region(std::uint32_t pd, std::uint64_t start, s
                                         std::uint64_t bytes, std::uint32_t access) {
   if (pd == 0 || pd >= kMaxPds || !tables_.pds[pd]) return 0;
   if (memory == nullptr || bytes == 0 || start + bytes < start) return 0;
+  // As ibv_reg_mr: whoever lets the peer write may write.
+  if ((access & (kRemoteWrite | kRemoteAtomic)) != 0 && (access & kLocalWrite) == 0) return 0;
   const std::uint32_t index =
       first_free(tables_.keys, [](const KeyEntry& k) { return k.key == 0; });
   if (index == 0) return 0;
@@ -431,13 +433,11 @@ bool Commands::deregister_region(std::uint32_t key) {
   const KeyEntry* found = tables_.find_key(key);
   if (found == nullptr) return false;
   KeyEntry& entry = tables_.keys[static_cast<std::size_t>(found - tables_.keys.data())];
-  const std::byte* memory = entry.memory;
-  const std::uint64_t bytes = entry.bytes;
   const std::uint32_t last_key = entry.last_key;
   entry = KeyEntry{};
   entry.last_key = last_key;
   ++tables_.epoch;
-  events_.memory_forgotten(memory, memory + bytes);
+  events_.region_forgotten(key);
   return true;
 }
 

@@ -19,13 +19,14 @@ class QueueEvents {
   virtual void qp_created(std::uint32_t qp) = 0;
   virtual void qp_destroyed(std::uint32_t qp) = 0;
   virtual void qp_reset(std::uint32_t qp) = 0;
-  virtual void uar_freed(const UarEntry& uar) = 0;
+  // A UAR page is about to be freed: false if it may not.
+  virtual bool uar_freed(const UarEntry& uar) = 0;
   // A command broke a rule: true if it must fail. `qp` is 0 where none is concerned.
   virtual bool rule_broken(Refusal reason, std::uint32_t qp) = 0;
   virtual void qp_receives_from(std::uint32_t qp, Psn psn) = 0;
   virtual void qp_sends_from(std::uint32_t qp, Psn psn) = 0;
-  // A region or ring memory is about to be freed by the client.
-  virtual void memory_forgotten(const std::byte* begin, const std::byte* end) = 0;
+  // The region of `key` is deregistered: its memory may be freed when this returns.
+  virtual void region_forgotten(std::uint32_t key) = 0;
 
  protected:
   ~QueueEvents() = default;

@@ -102,7 +102,11 @@ class Core final : private QueueEvents {
       if (qp == nullptr) {
         responder_.count_unknown_qp();
       } else if (link::role_of(segment.kind) == link::SegmentRole::kResponse) {
-        if (!requester_.respond(*qp, segment, now_ns_)) responder_.count_wrong_source();
+        if (qp->state != QpState::kRts) {
+          responder_.count_wrong_state();
+        } else if (!requester_.respond(*qp, segment, now_ns_)) {
+          responder_.count_wrong_source();
+        }
       } else {
         responder_.receive(*qp, segment, requester_.own_counters(index_of(qp->qpn)));
       }
@@ -111,6 +115,8 @@ class Core final : private QueueEvents {
   }
 
   void qp_created(std::uint32_t qp) override {
+    // Rung for a QP that is gone: not for this one, though it may have the same number.
+    uar_freed(tables_->uars[tables_->qps[qp].uar]);
     requester_.create(qp, options_.first_wqe_index);
     responder_.reset(qp);
   }
@@ -122,8 +128,9 @@ class Core final : private QueueEvents {
     requester_.reset(qp);
     responder_.reset(qp);
   }
-  void uar_freed(const UarEntry& uar) override {
-    if (requester_.left_behind(uar)) rules_.broken(Refusal::kDoorbellLeftBehind, reasons_, Qpn());
+  bool uar_freed(const UarEntry& uar) override {
+    return !requester_.left_behind(uar) ||
+           !rules_.broken(Refusal::kDoorbellLeftBehind, reasons_, Qpn());
   }
   bool rule_broken(Refusal reason, std::uint32_t qp) override {
     return rules_.broken(reason, qp == 0 ? reasons_ : requester_.own_counters(qp).reasons,
@@ -131,9 +138,10 @@ class Core final : private QueueEvents {
   }
   void qp_receives_from(std::uint32_t qp, Psn psn) override { responder_.start_at_psn(qp, psn); }
   void qp_sends_from(std::uint32_t qp, Psn psn) override { requester_.start_at_psn(qp, psn); }
-  void memory_forgotten(const std::byte* begin, const std::byte* end) override {
-    requester_.forget_memory(begin, end, now_ns_);
-    responder_.forget_memory(begin, end);
+  void region_forgotten(std::uint32_t key) override {
+    requester_.forget_region(key, now_ns_);
+    responder_.forget_region(
+        key, [this](std::uint32_t qp) -> QpCounters& { return requester_.own_counters(qp); });
   }
 
   CoreOptions options_;

@@ -11,9 +11,9 @@ namespace peal::nic {
 struct FirstError {
   std::uint64_t index = 0;
   std::uint8_t opcode = 0;
-  std::uint8_t syndrome = 0;  // 0: there was none since the QP was created or reset
+  std::uint8_t syndrome = 0;  // 0: no WQE's error ended it
   std::uint8_t vendor_syndrome = 0;
-  Refusal reason = Refusal::kNone;
+  Refusal reason = Refusal::kNone;  // kNone: the NIC has not ended it since it was created or reset
 };
 
 struct QpCounters {

@@ -75,8 +75,13 @@ class Requester {
     queues_[qp_index]->next_psn = queues_[qp_index]->oldest_psn = psn;
   }
 
-  // True if the register of a page on which no QP rings any more was rung and never looked at.
-  bool left_behind(const UarEntry& uar) { return take_doorbell(uar) != 0; }
+  // True if the register of a page on which no QP rings was rung and never looked at.
+  bool left_behind(const UarEntry& uar) {
+    for (const std::uint32_t i : active_) {
+      if (&tables_.uars[tables_.qps[i].uar] == &uar) return false;
+    }
+    return take_doorbell(uar) != 0;
+  }
 
   void arm(std::uint32_t qp_index, const std::vector<Fault>& faults) {
     SendState& s = *queues_[qp_index];
@@ -98,13 +103,13 @@ class Requester {
   QpCounters& own_counters(std::uint32_t qp_index) { return queues_[qp_index]->counters; }
   const SendState& state(std::uint32_t qp_index) const { return *queues_[qp_index]; }
 
-  // The memory [begin, end) is about to be freed: no WQE may use it any more.
-  void forget_memory(const std::byte* begin, const std::byte* end, std::uint64_t now_ns) {
+  // The region of `key` is about to be freed: no WQE may use it any more.
+  void forget_region(std::uint32_t key, std::uint64_t now_ns) {
     for (const std::uint32_t i : active_) {
       SendState& s = *queues_[i];
       for (std::uint64_t k = s.head; k != s.tail; ++k) {
         Outstanding& o = s.at(k);
-        if (o.phase == Phase::kDone || o.local < begin || o.local >= end) continue;
+        if (o.phase == Phase::kDone || o.lkey != key) continue;
         link_.discard(tables_.qps[i].qpn, link::SegmentRole::kRequest, o.first_psn);
         fail(tables_.qps[i], s, o, Refusal::kLkeyStale, mlx5::Syndrome::kLocalProtection,
              kVendorLocalProtection, now_ns);
@@ -241,7 +246,13 @@ class Requester {
         why = Refusal::kDoorbellWithoutRecord;
         break;
     }
-    if (broken(qp, s, why, s.posted)) qp.state = QpState::kError;
+    if (broken(qp, s, why, s.posted)) end(qp, s, why);
+  }
+
+  // Into the error state for what is no WQE's fault.
+  static void end(QpEntry& qp, SendState& s, Refusal why) {
+    qp.state = QpState::kError;
+    if (s.counters.first_error.reason == Refusal::kNone) s.counters.first_error.reason = why;
   }
 
   // ---- Requests out ----------------------------------------------------------------------------
@@ -305,15 +316,14 @@ class Requester {
       return;
     }
     o.completion.bytes = r.move.bytes;
+    o.local = r.move.local;
+    o.lkey = r.move.lkey;
     if (r.move.operation == Operation::kAtomic) {
       s.current.local = s.newest_scratch().few;
       encode(r.move.operands, s.current.local);
-      o.local = r.move.local;
     } else if (r.move.inlined) {
       s.current.local = s.newest_scratch().room_for(r.move.bytes);
-      std::memcpy(s.current.local, r.move.local, r.move.bytes);
-    } else {
-      o.local = r.move.local;
+      std::memcpy(s.current.local, o.local, r.move.bytes);
     }
   }
 
@@ -694,7 +704,8 @@ class Requester {
     const bool error = c.syndrome != mlx5::Syndrome::kNone;
     // 2 asks for a CQE, 3 for one with an event.
     if (!error && (fm_ce_se & mlx5::kCompletionAlways) == 0) return;
-    if (!cq_writer_.write(qp, c, s.counters)) qp.state = QpState::kError;
+    const Refusal why = cq_writer_.write(qp, c, s.counters);
+    if (why != Refusal::kNone) end(qp, s, why);
   }
 
   Tables& tables_;

@@ -47,22 +47,24 @@ class Responder {
 
   const DropCounters& drops() const { return drops_; }
   void count_unknown_qp() { ++drops_.unknown_qp; }
+  void count_wrong_state() { ++drops_.wrong_state; }
   void count_wrong_source() { ++drops_.wrong_source; }
 
-  // The memory [begin, end) is about to be freed: a read of it that is not answered whole never
-  // will be.
-  void forget_memory(const std::byte* begin, const std::byte* end) {
+  // The region of `key` is about to be freed: a read of it that is not answered whole never will
+  // be. counters_of(i) are those of the QP with index i.
+  template <class CountersOf>
+  void forget_region(std::uint32_t key, const CountersOf& counters_of) {
     for (std::uint32_t i = 1; i < kMaxQps; ++i) {
       Queue& q = queues_[i];
-      const auto hit = std::find_if(q.answers.begin(), q.answers.end(), [&](const Answer& a) {
-        return a.memory >= begin && a.memory < end;
-      });
+      const auto hit = std::find_if(q.answers.begin(), q.answers.end(),
+                                    [key](const Answer& a) { return a.rkey == key; });
       if (hit == q.answers.end()) continue;
       const Psn psn = hit->psn;
       const bool unsent = q.next_answer <= static_cast<std::size_t>(hit - q.answers.begin());
       if (!discard_answers(i, psn) && !unsent) continue;  // it has arrived
       q.answers.erase(hit, q.answers.end());
       q.next_answer = std::min(q.next_answer, q.answers.size());
+      rules_.broken(Refusal::kRkeyStale, counters_of(i).reasons, tables_.qps[i].qpn);
       refuse(tables_.qps[i], i, q, psn, link::kAethNakRemoteAccess);
     }
   }
@@ -147,6 +149,7 @@ class Responder {
     bool atomic = false;
     std::uint64_t original = 0;
     const std::byte* memory = nullptr;  // that a read reads
+    std::uint32_t rkey = 0;             // of that memory's region
     std::uint32_t bytes = 0;
     std::uint32_t sent = 0;
   };
@@ -196,6 +199,11 @@ class Responder {
     return nak_of(why);
   }
 
+  std::uint8_t judge_length(const QpEntry& qp, const link::Segment& in, QpCounters& counters) {
+    const bool fits = in.message_bytes <= std::uint64_t{1} << qp.log_msg_max;
+    return fits ? 0 : judge(Refusal::kMessageTooLong, qp, counters);
+  }
+
   // ---- Writes ----------------------------------------------------------------------------------
 
   std::uint8_t place(QpEntry& qp, std::uint32_t index, Queue& q, const link::Segment& in,
@@ -214,6 +222,7 @@ class Responder {
       q.rkey = in.rkey;
       q.remaining = in.message_bytes;
       q.in_message = true;
+      if (const auto n = judge_length(qp, in, counters)) return n;
     }
     if (!qp.remote_write_enabled) {
       if (const auto n = judge(Refusal::kRemoteWriteDisabled, qp, counters)) return n;
@@ -287,6 +296,7 @@ class Responder {
   std::uint8_t serve_read(QpEntry& qp, std::uint32_t index, Queue& q, const link::Segment& in,
                           QpCounters& counters) {
     if (q.in_message) return judge(Refusal::kMalformedRequest, qp, counters);
+    if (const auto n = judge_length(qp, in, counters)) return n;
     if (!qp.remote_read_enabled) {
       if (const auto n = judge(Refusal::kRemoteReadDisabled, qp, counters)) return n;
     }
@@ -299,6 +309,7 @@ class Responder {
     Answer a;
     a.psn = in.psn;
     a.memory = memory;
+    a.rkey = memory == nullptr ? 0 : in.rkey.value;
     a.bytes = in.message_bytes;
     owe(index, q, a);
     q.expected = q.expected.plus(qp.packets_of(in.message_bytes));

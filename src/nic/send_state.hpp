@@ -20,10 +20,11 @@ enum class Phase : std::uint8_t { kStarting, kSent, kDone };
 // A WQE that was fetched and has no CQE yet.
 struct Outstanding {
   Completion completion;
-  std::byte* local = nullptr;   // registered memory that the WQE uses; null where it uses none
+  std::byte* local = nullptr;   // where an answer lands
   std::uint64_t check_sum = 0;  // of the WQE as it was fetched
   std::uint64_t sent_at_ns = 0;
   std::uint64_t done_at_ns = 0;
+  std::uint32_t lkey = 0;      // of the region that the WQE uses; 0: none
   std::uint32_t received = 0;  // of a read, so far
   Psn first_psn;
   Psn last_psn;

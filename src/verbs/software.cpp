@@ -146,7 +146,10 @@ int SoftwareVerbs::query_pdn(ibv_pd* pd, std::uint32_t* pdn) {
 ibv_mr* SoftwareVerbs::reg_mr_iova(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,
                                    int access) {
   if (refused("reg_mr")) return nullptr;
-  if (address == nullptr || bytes == 0) return null_with<ibv_mr>(EINVAL);
+  const bool peer_writes = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+  if (address == nullptr || bytes == 0 || (peer_writes && (access & IBV_ACCESS_LOCAL_WRITE) == 0)) {
+    return null_with<ibv_mr>(EINVAL);
+  }
   std::uint32_t key = 0;
   engine_.call([&] {
     key = commands_.register_region(reinterpret_cast<SoftwarePd*>(pd)->number, iova,

@@ -33,7 +33,7 @@ struct CountedEvents final : QueueEvents {
   void qp_created(std::uint32_t) override { ++qps; }
   void qp_destroyed(std::uint32_t) override { --qps; }
   void qp_reset(std::uint32_t) override {}
-  void uar_freed(const UarEntry&) override {}
+  bool uar_freed(const UarEntry&) override { return true; }
   bool rule_broken(Refusal reason, std::uint32_t) override {
     require(reason == Refusal::kReservedField || reason == Refusal::kOptParamMask,
             "a command breaks a rule of commands");
@@ -41,9 +41,8 @@ struct CountedEvents final : QueueEvents {
   }
   void qp_receives_from(std::uint32_t, Psn) override {}
   void qp_sends_from(std::uint32_t, Psn) override {}
-  void memory_forgotten(const std::byte* begin, const std::byte* end) override {
-    require(begin >= memory && begin < end && end <= memory + sizeof memory,
-            "memory that is forgotten was registered");
+  void region_forgotten(std::uint32_t key) override {
+    require(key != 0, "a region that is forgotten had a key");
   }
   std::uint32_t qps = 0;
 };
@@ -63,7 +62,8 @@ class Device {
     pd_ = commands_.allocate_pd();
     uar_ = commands_.allocate_uar(memory);
     umem_ = commands_.register_umem(memory, sizeof memory);
-    key_ = commands_.register_region(pd_, 0x1000, memory, sizeof memory, kRemoteWrite);
+    key_ =
+        commands_.register_region(pd_, 0x1000, memory, sizeof memory, kLocalWrite | kRemoteWrite);
     objects_ = commands_.objects();
   }
 

@@ -95,7 +95,9 @@ void check_wqe(const std::uint8_t (&raw)[kWqeBytes], std::uint64_t index, std::u
   if (strict) {
     require(big_endian(raw + 1, 2) == (index & 0xffff), "an accepted WQE has its slot's index");
     require(big_endian(raw + 4, 3) == kQpn, "an accepted WQE is its QP's");
-    require(r.move.bytes <= std::uint64_t{1} << qp.log_msg_max, "no message is too long");
+    require(r.move.operation == Operation::kAtomic || r.move.operation == Operation::kDump ||
+                r.move.bytes <= std::uint64_t{1} << qp.log_msg_max,
+            "no message is too long");
   }
   require(r.move.slots <= posted, "an accepted WQE is posted in whole");
   const std::size_t ds = raw[7] & 0x3f;

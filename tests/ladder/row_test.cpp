@@ -155,7 +155,7 @@ TEST(Row, IsRefusedWhenAValueIsNestedDeeply) {
     parse_row(line);
     ADD_FAILURE() << "accepted";
   } catch (const std::runtime_error& e) {
-    EXPECT_STREQ(e.what(), "a row's 'puts' cannot be an array");
+    EXPECT_STREQ(e.what(), "a row is one JSON object, and this is not");
   }
 }
 

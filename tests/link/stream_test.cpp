@@ -247,14 +247,15 @@ struct RawPeer {
 
 OwnedSegment sample_write() {
   OwnedSegment owned;
-  owned.segment = {.kind = SegmentKind::kWriteOnly,
-                   .ack_request = true,
-                   .source_qpn = Qpn(0x010203),
-                   .destination_qpn = Qpn(0x040506),
-                   .psn = Psn(0x070809),
-                   .address = 0x1112131415161718,
-                   .rkey = Rkey(0x21222324),
-                   .message_bytes = 3};
+  Segment& s = owned.segment;
+  s.kind = SegmentKind::kWriteOnly;
+  s.ack_request = true;
+  s.source_qpn = Qpn(0x010203);
+  s.destination_qpn = Qpn(0x040506);
+  s.psn = Psn(0x070809);
+  s.rkey = Rkey(0x21222324);
+  s.message_bytes = 3;
+  s.address = 0x1112131415161718;
   owned.payload = {std::byte{0xa0}, std::byte{0xa1}, std::byte{0xa2}};
   return owned;
 }

@@ -391,7 +391,7 @@ TEST(Requester, TellsRegionsApartWhoseAddressesAgreeModulo2To32) {
   std::vector<std::uint32_t> keys;
   for (std::uint64_t i = 0; i < kRegions; ++i) {
     keys.push_back(fabric.receiver.commands().register_region(
-        fabric.receiver_pd, (i << 32) + 0x1000, memory[i].data(), 16, kRemoteWrite));
+        fabric.receiver_pd, (i << 32) + 0x1000, memory[i].data(), 16, kLocalWrite | kRemoteWrite));
     ASSERT_NE(keys.back(), 0u);
     for (std::uint64_t j = 0; j < i; ++j) ASSERT_NE(keys[i], keys[j]);
   }
@@ -414,7 +414,7 @@ TEST(Requester, ReachesARegionNamedFromZeroByOffsetAlone) {
   RawFabric fabric;
   std::vector<std::byte> memory(64);
   const std::uint32_t key = fabric.receiver.commands().register_region(
-      fabric.receiver_pd, 0, memory.data(), memory.size(), kRemoteWrite);
+      fabric.receiver_pd, 0, memory.data(), memory.size(), kLocalWrite | kRemoteWrite);
   Wqe wqe = fabric.write(0, 0, 64);
   wqe.raddr = {0, Rkey(key)};
   fabric.qp.post(wqe);

@@ -241,7 +241,7 @@ const std::vector<WrongClient>& wrong_clients() {
       {Refusal::kRkeyOtherPd, Syndrome::kRemoteAccess,
        [](F f) {
          const std::uint32_t pd = f.receiver.commands().allocate_pd();
-         test::RawMemory other(f.receiver.commands(), pd, 64, kRemoteWrite);
+         test::RawMemory other(f.receiver.commands(), pd, 64, kLocalWrite | kRemoteWrite);
          Wqe w = first_write(f);
          w.raddr = {other.address(), Rkey(other.key())};
          post_and_settle(f, w);
@@ -454,6 +454,17 @@ TEST(Strictness, ADoorbellOnAPageThatIsBeingFreedIsTold) {
   EXPECT_EQ(notices.size(), 1u);
 }
 
+TEST(Strictness, APageThatWasRungIsNotFreedWhereThatIsRefused) {
+  CoreOptions options;
+  options.rules[static_cast<std::size_t>(Refusal::kDoorbellLeftBehind)] = Strictness::kRefuse;
+  link::Loopback loopback;
+  Core<CpuMemory> core(options, loopback.a());
+  test::RawUar uar(core.commands());
+  uar.ring(mlx5::encode_doorbell(1, Qpn(5)));
+  EXPECT_FALSE(core.commands().free_uar(uar.number()));
+  EXPECT_EQ(core.reasons().refusals(Refusal::kDoorbellLeftBehind), 1u);
+}
+
 TEST(Strictness, ABitOfNoFieldIsToldAndCanBeRefused) {
   for (const Strictness level : {Strictness::kOff, Strictness::kWarn, Strictness::kRefuse}) {
     CoreOptions options;
@@ -481,6 +492,88 @@ TEST(Strictness, ABitOfNoFieldIsToldAndCanBeRefused) {
     EXPECT_EQ(counts.warnings(Refusal::kReservedField), level == Strictness::kWarn ? 1u : 0u);
     EXPECT_EQ(counts.refusals(Refusal::kReservedField), level == Strictness::kRefuse ? 1u : 0u);
   }
+}
+
+// A ring for a QP that is gone is not taken for one of the next QP on its page, though that may
+// have the same number.
+TEST(Strictness, ADoorbellForAQpThatIsGoneStartsNothingInTheNext) {
+  RawFabric fabric;
+  fabric.qp.post(fabric.write(0, 0, 64));
+  fabric.settle();
+  const Qpn qpn = fabric.qp.qpn();
+  fabric.qp.destroy();
+  fabric.uar.ring(mlx5::encode_doorbell(3, qpn));
+  test::RawQp next(fabric.sender.commands(), fabric.sender_pd, fabric.uar);
+  ASSERT_EQ(next.qpn(), qpn);
+  test::RawConnection c = fabric.connection;
+  next.connect(c);
+  fabric.settle();
+  EXPECT_EQ(fabric.sender.counters(next.qpn()).producer_index, 0u);
+  EXPECT_EQ(fabric.sender.reasons().warnings(Refusal::kDoorbellLeftBehind), 1u);
+}
+
+// One region of two over the same memory may go while the other is in use.
+TEST(Strictness, ARegionThatGoesTakesOnlyItsOwnWqesWithIt) {
+  for (const bool own : {false, true}) {
+    RawFabric fabric;
+    const std::uint32_t second = fabric.sender.commands().register_region(
+        fabric.sender_pd, fabric.source.address(), fabric.source.data(), 64, kLocalWrite);
+    Wqe wqe = fabric.write(0, 0, 64);
+    if (own) wqe.data.lkey = Lkey(second);
+    fabric.qp.post(wqe);
+    fabric.step_sender();  // on its way
+    ASSERT_TRUE(fabric.sender.commands().deregister_region(second));
+    fabric.settle();
+    const auto cqe = fabric.qp.poll();
+    ASSERT_TRUE(cqe);
+    EXPECT_EQ(succeeded(*cqe), !own);
+  }
+}
+
+// A read whose region goes before it is answered: refused, and told at the responder.
+TEST(Strictness, AReadOfARegionThatGoesIsRefused) {
+  RawFabric fabric;
+  fabric.qp.write_segments(fabric.read(0, 0, 4096));
+  fabric.qp.record();
+  fabric.qp.ring();
+  fabric.step_sender();
+  fabric.step_receiver();  // the answer is on its way, and refers to the region's memory
+  fabric.destination.free();
+  fabric.settle();
+  const auto cqe = fabric.qp.poll();
+  ASSERT_TRUE(cqe);
+  EXPECT_TRUE(failed_with(*cqe, Syndrome::kRemoteAccess));
+  EXPECT_EQ(fabric.peer_refused(Refusal::kRkeyStale), 1u);
+}
+
+TEST(Strictness, TheResponderHoldsItsOwnMessageLimit) {
+  RawFabricOptions o;
+  o.connected = false;
+  RawFabric fabric(o);
+  fabric.qp.connect(fabric.connection);
+  fabric.peer_connection.log_msg_max = 10;
+  fabric.peer.connect(fabric.peer_connection);
+  fabric.qp.post(fabric.write(0, 0, 1024));
+  fabric.qp.post(fabric.write(0, 0, 1025));
+  fabric.settle();
+  const auto cqes = fabric.qp.poll_all();
+  ASSERT_EQ(cqes.size(), 2u);
+  EXPECT_TRUE(succeeded(cqes[0]));
+  EXPECT_TRUE(failed_with(cqes[1], Syndrome::kRemoteInvalidRequest));
+  EXPECT_EQ(fabric.peer_refused(Refusal::kMessageTooLong), 1u);
+}
+
+// What ends a QP without a WQE's fault is on record too.
+TEST(Strictness, WhatEndsAQpIsOnRecord) {
+  RawFabricOptions o;
+  o.sender.record_grace_ns = kGraceNs;
+  RawFabric fabric(o);
+  fabric.qp.write(test::nop());
+  fabric.qp.ring();
+  wait_for(fabric, kGraceNs);
+  wait_for(fabric, kGraceNs);
+  EXPECT_EQ(fabric.state(), QpState::kError);
+  EXPECT_EQ(fabric.counters().first_error.reason, Refusal::kDoorbellWithoutRecord);
 }
 
 // What a waived rule lets through is done, not dropped.

@@ -105,15 +105,21 @@ TEST(SoftwareVerbs, MapsEachAccessFlag) {
   ibv_context* context = s.open();
   ibv_pd* pd = s.verbs.alloc_pd(context);
   std::byte memory[64];
-  const std::pair<int, std::uint32_t> flags[] = {{0, 0},
-                                                 {IBV_ACCESS_LOCAL_WRITE, nic::kLocalWrite},
-                                                 {IBV_ACCESS_REMOTE_WRITE, nic::kRemoteWrite},
-                                                 {IBV_ACCESS_REMOTE_READ, nic::kRemoteRead},
-                                                 {IBV_ACCESS_REMOTE_ATOMIC, nic::kRemoteAtomic}};
+  const std::pair<int, std::uint32_t> flags[] = {
+      {0, 0},
+      {IBV_ACCESS_LOCAL_WRITE, nic::kLocalWrite},
+      {IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, nic::kLocalWrite | nic::kRemoteWrite},
+      {IBV_ACCESS_REMOTE_READ, nic::kRemoteRead},
+      {IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC, nic::kLocalWrite | nic::kRemoteAtomic}};
   for (const auto& [ibv, ours] : flags) {
     ibv_mr* mr = s.verbs.reg_mr_iova(pd, memory, sizeof memory, 0, ibv);
     EXPECT_EQ(s.nic.core().tables().find_key(mr->lkey)->access, ours);
     s.verbs.dereg_mr(mr);
+  }
+  // Whoever lets the peer write may write.
+  for (const int remote : {IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_ATOMIC}) {
+    EXPECT_EQ(s.verbs.reg_mr_iova(pd, memory, sizeof memory, 0, remote), nullptr);
+    EXPECT_EQ(errno, EINVAL);
   }
   s.verbs.dealloc_pd(pd);
   s.verbs.close_device(context);
