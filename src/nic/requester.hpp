@@ -582,9 +582,11 @@ class Requester {
                 kVendorRetryExceeded, now_ns);
   }
 
+  // None behind one that failed: those will be flushed, and their memory may be gone.
   Outstanding* oldest_unfinished(SendState& s) {
     for (std::uint64_t i = s.head; i != s.tail; ++i) {
       if (s.at(i).phase != Phase::kDone) return &s.at(i);
+      if (s.at(i).completion.syndrome != mlx5::Syndrome::kNone) return nullptr;
     }
     return nullptr;
   }
