@@ -77,6 +77,9 @@ struct Segment {
 
 static_assert(sizeof(Segment) == 64, "one line: a loopback hands millions over in a second");
 
+// To discard(): as many as can be told to be later.
+inline constexpr std::int32_t kAllLaterPsns = 1 << 23;
+
 // One end of a link. Never blocks.
 class Link {
  public:
@@ -94,10 +97,10 @@ class Link {
   virtual bool try_receive(Segment* segment) = 0;
   virtual bool payload_stays() const = 0;
 
-  // Forgets the segments of this role that this end has taken from `source_qpn`, with `from` and
-  // later PSNs, and still refers to by pointer, so that their payload's memory may be freed. True
-  // if there were any.
-  virtual bool discard(Qpn source_qpn, SegmentRole role, Psn from) = 0;
+  // Forgets the segments of this role that this end has taken from `source_qpn`, with one of the
+  // `psns` PSNs from `from` on, and still refers to by pointer, so that their payload's memory may
+  // be freed. True if there were any.
+  virtual bool discard(Qpn source_qpn, SegmentRole role, Psn from, std::int32_t psns) = 0;
 
   // True while something that this end took has not left it, or has arrived and was not received.
   virtual bool busy() const = 0;

@@ -48,12 +48,12 @@ class Loopback {
       return true;
     }
     bool payload_stays() const override { return true; }
-    bool discard(Qpn source_qpn, SegmentRole role, Psn from) override {
+    bool discard(Qpn source_qpn, SegmentRole role, Psn from, std::int32_t psns) override {
       std::uint64_t kept = out_.head;
       for (std::uint64_t i = out_.head; i != out_.tail; ++i) {
         const Segment& s = out_.at(i);
         if (s.source_qpn == source_qpn && s.payload != nullptr && role_of(s.kind) == role &&
-            s.psn.since(from) >= 0) {
+            s.psn.since(from) >= 0 && s.psn.since(from) < psns) {
           continue;
         }
         out_.at(kept++) = s;

@@ -32,7 +32,7 @@ class StreamLink : public Link {
   bool try_send(const Segment& segment) override;
   bool try_receive(Segment* segment) override;
   bool payload_stays() const override { return false; }
-  bool discard(Qpn, SegmentRole, Psn) override { return false; }
+  bool discard(Qpn, SegmentRole, Psn, std::int32_t) override { return false; }
   bool busy() const override;
 
   // All segments that arrived whole are received first.

@@ -110,7 +110,8 @@ class Requester {
       for (std::uint64_t k = s.head; k != s.tail; ++k) {
         Outstanding& o = s.at(k);
         if (o.phase == Phase::kDone || o.lkey != key) continue;
-        link_.discard(tables_.qps[i].qpn, link::SegmentRole::kRequest, o.first_psn);
+        link_.discard(tables_.qps[i].qpn, link::SegmentRole::kRequest, o.first_psn,
+                      link::kAllLaterPsns);
         fail(tables_.qps[i], s, o, Refusal::kLkeyStale, mlx5::Syndrome::kLocalProtection,
              kVendorLocalProtection, now_ns);
         break;
@@ -672,7 +673,7 @@ class Requester {
 
   // Nothing of this QP may stay on its way: its memory may be freed once its CQEs are written.
   void stop_sending(const QpEntry& qp, SendState& s) {
-    link_.discard(qp.qpn, link::SegmentRole::kRequest, s.oldest_psn);
+    link_.discard(qp.qpn, link::SegmentRole::kRequest, s.oldest_psn, link::kAllLaterPsns);
     s.starting = false;
     s.unanswered = 0;
   }

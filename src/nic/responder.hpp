@@ -38,7 +38,9 @@ class Responder {
   void reset(std::uint32_t qp_index) {
     Queue& q = queues_[qp_index];
     // An answer that is on its way refers to memory that may be freed.
-    if (!q.answers.empty()) discard_answers(qp_index, q.answers.front().psn);
+    if (!q.answers.empty()) {
+      discard_answers(qp_index, q.answers.front().psn, link::kAllLaterPsns);
+    }
     q = Queue{};
     std::erase(due_, qp_index);
     std::erase(late_, qp_index);
@@ -56,16 +58,19 @@ class Responder {
   void forget_region(std::uint32_t key, const CountersOf& counters_of) {
     for (std::uint32_t i = 1; i < kMaxQps; ++i) {
       Queue& q = queues_[i];
-      const auto hit = std::find_if(q.answers.begin(), q.answers.end(),
-                                    [key](const Answer& a) { return a.rkey == key; });
-      if (hit == q.answers.end()) continue;
-      const Psn psn = hit->psn;
-      const bool unsent = q.next_answer <= static_cast<std::size_t>(hit - q.answers.begin());
-      if (!discard_answers(i, psn) && !unsent) continue;  // it has arrived
-      q.answers.erase(hit, q.answers.end());
-      q.next_answer = std::min(q.next_answer, q.answers.size());
-      rules_.broken(Refusal::kRkeyStale, counters_of(i).reasons, tables_.qps[i].qpn);
-      refuse(tables_.qps[i], i, q, psn, link::kAethNakRemoteAccess);
+      for (std::size_t k = 0; k < q.answers.size(); ++k) {
+        if (q.answers[k].rkey != key) continue;
+        const Psn psn = q.answers[k].psn;
+        const auto packets =
+            static_cast<std::int32_t>(tables_.qps[i].packets_of(q.answers[k].bytes));
+        const bool unsent = k >= q.next_answer;
+        if (!discard_answers(i, psn, packets) && !unsent) continue;  // it has arrived
+        discard_answers(i, psn, link::kAllLaterPsns);
+        q.answers.resize(k);
+        q.next_answer = std::min(q.next_answer, k);
+        rules_.broken(Refusal::kRkeyStale, counters_of(i).reasons, tables_.qps[i].qpn);
+        refuse(tables_.qps[i], i, q, psn, link::kAethNakRemoteAccess);
+      }
     }
   }
 
@@ -425,8 +430,8 @@ class Responder {
 
   static void count_message(Queue& q) { q.msn = (q.msn + 1) & Psn::kMask; }
 
-  bool discard_answers(std::uint32_t index, Psn from) {
-    return link_.discard(tables_.qps[index].qpn, link::SegmentRole::kResponse, from);
+  bool discard_answers(std::uint32_t index, Psn from, std::int32_t psns) {
+    return link_.discard(tables_.qps[index].qpn, link::SegmentRole::kResponse, from, psns);
   }
 
   // A request that may never be served ends the connection (IBTA 9.9.3.1): both QPs go to error.

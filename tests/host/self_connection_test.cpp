@@ -32,10 +32,10 @@ class Mirror final : public link::Link {
     return true;
   }
   bool payload_stays() const override { return true; }
-  bool discard(Qpn source_qpn, link::SegmentRole role, Psn from) override {
+  bool discard(Qpn source_qpn, link::SegmentRole role, Psn from, std::int32_t psns) override {
     return std::erase_if(segments_, [&](const link::Segment& s) {
              return s.source_qpn == source_qpn && link::role_of(s.kind) == role &&
-                    s.payload != nullptr && s.psn.since(from) >= 0;
+                    s.payload != nullptr && s.psn.since(from) >= 0 && s.psn.since(from) < psns;
            }) != 0;
   }
   bool busy() const override { return !segments_.empty(); }

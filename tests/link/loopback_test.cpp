@@ -67,9 +67,9 @@ TEST(Loopback, DiscardsTheLaterPayloadsOfOneQpAndNothingElse) {
   }
   loopback.a().try_send(segment(1, kFirst + 10));          // refers to no memory
   loopback.b().try_send(segment(1, kFirst + 9, payload));  // the same number at the other end
-  EXPECT_TRUE(loopback.a().discard(Qpn(1), SegmentRole::kRequest, Psn(kFirst + 4)));
-  EXPECT_FALSE(loopback.a().discard(Qpn(1), SegmentRole::kRequest, Psn(kFirst + 4)));
-  EXPECT_FALSE(loopback.a().discard(Qpn(2), SegmentRole::kResponse, Psn(kFirst)));
+  EXPECT_TRUE(loopback.a().discard(Qpn(1), SegmentRole::kRequest, Psn(kFirst + 4), kAllLaterPsns));
+  EXPECT_FALSE(loopback.a().discard(Qpn(1), SegmentRole::kRequest, Psn(kFirst + 4), kAllLaterPsns));
+  EXPECT_FALSE(loopback.a().discard(Qpn(2), SegmentRole::kResponse, Psn(kFirst), kAllLaterPsns));
   Segment s;
   for (const std::uint32_t i : {0u, 1u, 2u, 3u, 5u, 7u, 9u, 10u}) {
     ASSERT_TRUE(loopback.b().try_receive(&s));

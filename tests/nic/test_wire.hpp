@@ -54,10 +54,11 @@ class TestWire {
       return true;
     }
     bool payload_stays() const override { return true; }
-    bool discard(Qpn source_qpn, link::SegmentRole role, Psn from) override {
+    bool discard(Qpn source_qpn, link::SegmentRole role, Psn from,
+                 std::int32_t psns) override {
       return std::erase_if(out_, [=](const link::Segment& s) {
                return s.source_qpn == source_qpn && link::role_of(s.kind) == role &&
-                      s.payload != nullptr && s.psn.since(from) >= 0;
+                      s.payload != nullptr && s.psn.since(from) >= 0 && s.psn.since(from) < psns;
              }) != 0;
     }
     bool busy() const override { return !out_.empty() || !in_.empty(); }
@@ -95,7 +96,7 @@ class ScriptedLink final : public link::Link {
     return true;
   }
   bool payload_stays() const override { return false; }
-  bool discard(Qpn source_qpn, link::SegmentRole, Psn) override {
+  bool discard(Qpn source_qpn, link::SegmentRole, Psn, std::int32_t) override {
     discarded.push_back(source_qpn);
     return false;
   }
