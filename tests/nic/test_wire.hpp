@@ -54,8 +54,7 @@ class TestWire {
       return true;
     }
     bool payload_stays() const override { return true; }
-    bool discard(Qpn source_qpn, link::SegmentRole role, Psn from,
-                 std::int32_t psns) override {
+    bool discard(Qpn source_qpn, link::SegmentRole role, Psn from, std::int32_t psns) override {
       return std::erase_if(out_, [=](const link::Segment& s) {
                return s.source_qpn == source_qpn && link::role_of(s.kind) == role &&
                       s.payload != nullptr && s.psn.since(from) >= 0 && s.psn.since(from) < psns;
