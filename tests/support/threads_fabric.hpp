@@ -23,6 +23,7 @@ struct ThreadsFabricOptions {
   std::uint64_t memory_bytes = 1 << 20;
   std::uint64_t first_wqe_index = 0;
   NicHandler handler = NicHandler::kAutomatic;  // of the sender
+  CompletionMode completion = CompletionMode::kEvery;
 };
 
 class ThreadsFabric {
@@ -38,9 +39,10 @@ class ThreadsFabric {
         source_region(
             MemoryRegion::create(sender, source.data(), source.size(), Access::kLocalOnly)),
         destination_region(MemoryRegion::create(receiver, destination.data(), destination.size(),
-                                                Access::kRemoteWrite)),
-        sender_qp(QueuePair::create(
-            sender, {.depth = options.depth, .first_wqe_index = options.first_wqe_index})),
+                                                Access::kRemoteAll)),
+        sender_qp(QueuePair::create(sender, {.depth = options.depth,
+                                             .first_wqe_index = options.first_wqe_index,
+                                             .completion = options.completion})),
         receiver_qp(QueuePair::create(receiver, {.depth = 1})) {
     sender_qp.connect(receiver_qp.address());
     receiver_qp.connect(sender_qp.address());
