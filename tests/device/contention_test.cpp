@@ -99,7 +99,7 @@ TEST_P(Contention, PostingGoesOnWhileAnotherWaits) {
       ManualMemory::hooks().on_pause = [] { FAIL() << "it waited"; };
       for (Shared& other : others) {
         if (puts == 33) break;
-        ASSERT_EQ(put(other, fabric.put(puts * 8, puts * 8, 8), &posted), Status::kOk);
+        ASSERT_EQ(put(other, fabric.put(puts * 8, puts * 8, 8), &posted, 10'000), Status::kOk);
         ++puts;
       }
       ManualMemory::hooks().on_pause = outer;
@@ -208,7 +208,7 @@ TEST_P(Contention, EachLaunchGoesOnWhereTheLastOneEnded) {
 // Window, batch and number divide nothing: 12 of 16 slots, signals at every 7th, and an odd end.
 TEST_P(Contention, UnevenBatchesOnSeveralQueuesEndWithExactlyAsManyEach) {
   constexpr std::uint32_t kQueues = 5;
-  const std::uint64_t puts = scaled(10'000) + 3;
+  const std::uint64_t puts = scaled(10'000) / 7 * 7 + 3;
   ManualFabric fabric(of_depth(16, kQueues));
   fabric.fill_source(7);
   for (std::uint32_t q = 0; q < kQueues; ++q) {

@@ -267,8 +267,7 @@ TEST(Deregister, FollowsTheQueuePairsEndWithAllAnswersThatItMayOwe) {
       ends.step_far();
       std::optional<QueuePair> doomed(std::move(near_first ? ends.qp : ends.far_qp));
       doomed.reset();
-      ends.here.go();
-      ends.there.go();
+      (near_first ? ends.here : ends.there).go();
       ends.room = 1'000'000;
       for (int i = 0; i < 10; ++i) ends.step();
       EXPECT_FALSE(ends.wire.a().busy());

@@ -63,7 +63,8 @@ class QueuePair {
   // transition.
   void connect(const QueuePairAddress& peer);
 
-  // To the error state: every posted WQE completes, flushed. Throws Error.
+  // To the error state: every posted WQE completes, flushed, so every wait for a ticket ends. For
+  // use before destruction, which no producer may still be on the queue for. Throws Error.
   void to_error();
 
   // Back to RST and empty, for use after an error or from the start again: first to error, where
