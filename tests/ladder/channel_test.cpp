@@ -206,7 +206,7 @@ TEST(Channel, SurvivesDeepNesting) {
   const std::size_t depth = 50000;
   expect_protocol_error(frame_of(std::string(depth, '[')), "not JSON");
   expect_protocol_error(frame_of(std::string(depth, '[') + std::string(depth, ']')),
-                        "not an object");
+                        "not JSON");
 }
 
 TEST(Channel, NamesBothTypesWhenAnotherOneComes) {
