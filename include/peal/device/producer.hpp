@@ -141,6 +141,8 @@ class Producer {
   }
   PEAL_HOST_DEVICE std::uint64_t posted_puts() const { return posted_puts_; }
   PEAL_HOST_DEVICE std::uint64_t posted_wqes() const { return posted_wqes_; }
+  // Each asked for one CQE where the queue completes tails.
+  PEAL_HOST_DEVICE std::uint64_t posted_reservations() const { return posted_reservations_; }
 
  private:
   PEAL_HOST_DEVICE static std::uint64_t clock() {
@@ -166,6 +168,7 @@ class Producer {
     status = post_them(&posted);
     if (status != Status::kOk) return status;
     posted_wqes_ += posted.wqes;
+    posted_reservations_ += posted.reservations;
     push({posted.ticket, start_ns, puts});
     return Status::kOk;
   }
@@ -213,6 +216,7 @@ class Producer {
   std::uint64_t timeout_ns_;
   std::uint64_t posted_puts_ = 0;
   std::uint64_t posted_wqes_ = 0;
+  std::uint64_t posted_reservations_ = 0;
   std::uint32_t window_;
   std::uint32_t batch_;
   std::uint32_t oldest_ = 0;     // index into fifo_

@@ -14,6 +14,7 @@ namespace peal {
 struct Posted {
   std::uint64_t ticket = 0;  // index of its last WQE: wait for this one
   std::uint32_t wqes = 0;
+  std::uint32_t reservations = 0;  // that they took: each has a tail
 };
 
 // How many WQEs a transfer of `bytes` takes: one up to the NIC's largest message, a no-op for 0
@@ -37,6 +38,7 @@ template <class M, Sharing S, class Write>
 PEAL_HOST_DEVICE Status post_wqes(SendQueue<M, S>& queue, std::uint64_t wqes, Posted* posted,
                                   std::uint64_t timeout_ns, Write write) {
   const std::uint32_t depth = queue.handle().depth;
+  std::uint32_t reservations = 0;
   for (std::uint64_t done = 0; done < wqes;) {
     const std::uint64_t left = wqes - done;
     const std::uint32_t n = left < depth ? static_cast<std::uint32_t>(left) : depth;
@@ -47,9 +49,11 @@ PEAL_HOST_DEVICE Status post_wqes(SendQueue<M, S>& queue, std::uint64_t wqes, Po
     status = queue.publish(r, timeout_ns);
     if (status != Status::kOk) return status;
     done += n;
+    ++reservations;
     posted->ticket = r.end() - 1;
   }
   posted->wqes = static_cast<std::uint32_t>(wqes);
+  posted->reservations = reservations;
   return Status::kOk;
 }
 
