@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "link/link.hpp"
 #include "nic/commands.hpp"
+#include "nic/dump.hpp"
 #include "nic/refusal.hpp"
 #include "nic/requester.hpp"
 #include "nic/responder.hpp"
@@ -80,6 +82,10 @@ class Core final : private QueueEvents {
   QpCounters counters(Qpn qpn) const {
     const auto i = index_of(qpn);
     return i ? requester_.counters(i) : QpCounters{};
+  }
+  std::optional<QpDump> dump(Qpn qpn) const {
+    const auto i = index_of(qpn);
+    return i ? std::optional(requester_.dump(i, now_ns_)) : std::nullopt;
   }
   bool quiet(Qpn qpn) const {
     const auto i = index_of(qpn);

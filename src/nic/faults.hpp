@@ -53,10 +53,15 @@ class ArmedFaults {
     for (Armed& f : armed_) {
       if (f.fault.kind != FaultKind::kHold || f.reached) continue;
       f.reached = true;
+      held_since_ns_ = now_ns;
       hold_until_ns_ = now_ns + f.fault.value;
     }
-    return now_ns < hold_until_ns_;
+    return holds(now_ns);
   }
+
+  // Whether a hold that has started is not over.
+  bool holds(std::uint64_t now_ns) const { return now_ns < hold_until_ns_; }
+  std::uint64_t held_since_ns() const { return held_since_ns_; }
 
   // Applies what was armed for the WQE `index` to what checking it has said. False when it must not
   // move data.
@@ -106,6 +111,7 @@ class ArmedFaults {
 
   std::vector<Armed> armed_;
   std::uint64_t delay_ns_ = 0;
+  std::uint64_t held_since_ns_ = 0;
   std::uint64_t hold_until_ns_ = 0;
   std::vector<std::unique_ptr<std::byte[]>> corrupted_;
 };

@@ -12,6 +12,7 @@
 #include "nic/check.hpp"
 #include "nic/counters.hpp"
 #include "nic/cq_writer.hpp"
+#include "nic/dump.hpp"
 #include "nic/send_state.hpp"
 #include "nic/tables.hpp"
 #include "peal/mlx5/doorbell.hpp"
@@ -102,6 +103,11 @@ class Requester {
   }
   QpCounters& own_counters(std::uint32_t qp_index) { return queues_[qp_index]->counters; }
   const SendState& state(std::uint32_t qp_index) const { return *queues_[qp_index]; }
+  QpDump dump(std::uint32_t qp_index, std::uint64_t now_ns) const {
+    const QpEntry& qp = tables_.qps[qp_index];
+    const SendState& s = *queues_[qp_index];
+    return dump_of<M>(qp, tables_.cqs[qp.cq], s, window_full(s), now_ns);
+  }
 
   // The region of `key` is about to be freed: no WQE may use it any more.
   void forget_region(std::uint32_t key, std::uint64_t now_ns) {
@@ -161,6 +167,10 @@ class Requester {
   // A receiver tells old from new by a signed 24-bit difference. No WQE is started above this, and
   // one of 1 GiB at the smallest MTU takes as many again.
   static constexpr std::int32_t kMaxPacketsInFlight = 1 << 22;
+
+  static bool window_full(const SendState& s) {
+    return s.next_psn.since(s.oldest_psn) >= kMaxPacketsInFlight;
+  }
 
   bool broken(const QpEntry& qp, SendState& s, Refusal why, std::uint64_t index) {
     return rules_.broken(why, s.counters.reasons, qp.qpn, index);
@@ -268,7 +278,7 @@ class Requester {
         continue;
       }
       if (s.failing || s.fetched == s.posted || s.faults.held(now_ns)) return worked;
-      if (s.next_psn.since(s.oldest_psn) >= kMaxPacketsInFlight) return worked;
+      if (window_full(s)) return worked;
       fetch(qp, s, now_ns);
       worked = true;
     }
