@@ -12,6 +12,7 @@
 #include "cli/report.hpp"
 #include "ladder/options.hpp"
 #include "ladder/parse.hpp"
+#include "ladder/rules.hpp"
 #include "ladder/runs.hpp"
 #include "ladder/usage_error.hpp"
 
@@ -19,6 +20,18 @@ namespace peal::cli {
 namespace {
 
 using ladder::LadderArguments;
+
+void add_rule_option(CLI::App& app, LadderArguments& a) {
+  app.add_option("--rule", a.rules,
+                 "NAME=off, NAME=warn or NAME=refuse: how strictly the NICs keep a rule, see "
+                 "`peal devices --rules`; may be repeated")
+      ->take_all();
+}
+
+void add_counters_option(CLI::App& app, bool& counters) {
+  app.add_flag("--counters", counters,
+               "after each row, what the NIC counted for each QP, on the standard error");
+}
 
 // perftest's names are accepted where they mean the same.
 void add_traffic_options(CLI::App& app, LadderArguments& a) {
@@ -40,12 +53,21 @@ void add_traffic_options(CLI::App& app, LadderArguments& a) {
   app.add_option(
       "-t,--depth", a.depth,
       "slots of each send queue, a power of two; default: 1024 over a stage's queues together");
-  app.add_option("--sharing", a.sharing, "exclusive or device; default: device");
+  app.add_option("--sharing", a.sharing, "exclusive, block or device; default: device");
+  app.add_option("--completion", a.completion,
+                 "CQEs: of every WQE, or of each reservation's tail; default: every");
   app.add_option("--provider", a.provider, "software");
   app.add_option("--engine", a.engine, "threads");
   app.add_option("--handler", a.handler,
                  "who rings: automatic, direct or proxy; default: automatic");
   app.add_option("--nic", a.nic, "null: complete without moving the payload");
+  app.add_option("--order", a.order,
+                 "writes become visible in the order of posting (strict), or by their "
+                 "acknowledgement (relaxed); default: relaxed");
+  app.add_option("--dbsrc", a.dbsrc,
+                 "which word tells the NIC how far to fetch: the doorbell (mmio) or its record "
+                 "(dbr); default: mmio");
+  add_rule_option(app, a);
   app.add_option("--region", a.region, "payload memory of each end; default: 256M or less");
   app.add_option("--deadline", a.deadline, "seconds that any wait may take; default: 5");
   app.add_option("--seed", a.seed, "of the payload; default: 1");
@@ -91,22 +113,22 @@ Format parse_format(const std::string& text) {
   throw ladder::UsageError("--format must be one of text, markdown, not '" + text + "'");
 }
 
-int run_ladder_command(const LadderArguments& a, const Output& output) {
+int run_ladder_command(const LadderArguments& a, const Output& output, bool counters) {
   const ladder::LadderOptions options = ladder::make_options(a);
   const Format format = parse_format(output.format);
   const ladder::Interrupt interrupt;
   Report report("ladder", output.json, format);
-  return report.finish(ladder::run_local(options, interrupt, report.events()));
+  return report.finish(ladder::run_local(options, interrupt, report.events(counters)));
 }
 
 int run_client_command(const LadderArguments& a, const std::string& host, const std::string& port,
-                       const Output& output) {
+                       const Output& output, bool counters) {
   const ladder::LadderOptions options = ladder::make_options(a);
   const ladder::ClientOptions client{host, parse_port(port, 1)};
   const Format format = parse_format(output.format);
   const ladder::Interrupt interrupt;
   Report report("client", output.json, format);
-  return report.finish(ladder::run_client(client, a, options, interrupt, report.events()));
+  return report.finish(ladder::run_client(client, a, options, interrupt, report.events(counters)));
 }
 
 int run_server_command(const LadderArguments& a, const std::string& bind, const std::string& port,
@@ -128,8 +150,12 @@ int run_server_command(const LadderArguments& a, const std::string& bind, const 
       [&](const std::string& line) { report.complain(line); }));
 }
 
-int run_devices_command(const LadderArguments& a) {
+int run_devices_command(const LadderArguments& a, bool rules) {
   const ladder::LadderOptions options = ladder::make_options(a);
+  if (rules) {
+    fmt::print("{}", ladder::table_of_rules(options.rules));
+    return ladder::kExitValidated;
+  }
   Report report("devices", "");
   print_devices(options, report.events());
   return ladder::kExitValidated;
@@ -197,15 +223,19 @@ int run(int argc, char** argv) {
   std::string bind;
   std::string timeout;
   bool once = false;
+  bool counters = false;
+  bool rules = false;
 
   CLI::App* ladder = app.add_subcommand("ladder", "run the stages, both ends in this process");
   add_traffic_options(*ladder, arguments);
   add_output_options(*ladder, output);
+  add_counters_option(*ladder, counters);
 
   CLI::App* client = app.add_subcommand("client", "run the stages against a server");
   client->add_option("HOST", host, "the server's name or address")->required();
   client->add_option("-p,--port", port, "the server's port; default: 18515");
   add_output_options(*client, output);
+  add_counters_option(*client, counters);
   add_traffic_options(*client, arguments);
 
   CLI::App* server = app.add_subcommand(
@@ -221,6 +251,10 @@ int run(int argc, char** argv) {
   devices->add_option("--handler", arguments.handler,
                       "automatic, direct or proxy; default: automatic");
   devices->add_option("--fault", arguments.faults, "uarfail: the doorbell page cannot be mapped");
+  devices->add_flag("--rules", rules,
+                    "list the NIC's rules instead, by tabs: name, level, whether breaking it is "
+                    "waivable or fails at every level (kept), what is wrong");
+  add_rule_option(*devices, arguments);
 
   DecodeArguments decode;
   add_decode_commands(app, decode);
@@ -241,10 +275,12 @@ int run(int argc, char** argv) {
     }
   }
   try {
-    if (command == "ladder") return run_ladder_command(arguments, output);
-    if (command == "devices") return run_devices_command(arguments);
+    if (command == "ladder") return run_ladder_command(arguments, output, counters);
+    if (command == "devices") return run_devices_command(arguments, rules);
+    if (command == "client") {
+      return run_client_command(arguments, host, port, output, counters);
+    }
     if (command.starts_with("decode")) return run_decode_command(command, decode);
-    if (command == "client") return run_client_command(arguments, host, port, output);
     return run_server_command(arguments, bind, port, once, timeout);
   } catch (const ladder::UsageError& e) {
     return usage(command, e.what());

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "engine/threads.hpp"
-#include "ladder/sender.hpp"
+#include "ladder/nics.hpp"
 #include "link/loopback.hpp"
 
 namespace peal::cli {

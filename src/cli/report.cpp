@@ -19,10 +19,12 @@ Report::~Report() {
   clear_progress();
 }
 
-ladder::RunEvents Report::events() {
+ladder::RunEvents Report::events(bool counters) {
   ladder::RunEvents events;
   events.row = [this](const ladder::Row& row) { take_row(row); };
   events.warn = [this](const std::string& sentence) { complain("warning: " + sentence); };
+  events.note = [this](const std::string& line) { complain(line); };
+  if (counters) events.counters = events.note;
   events.progress = [this](const std::string& what) { show_progress(what); };
   return events;
 }
@@ -75,6 +77,7 @@ int Report::finish(const ladder::Outcome& outcome) {
   }
   std::fflush(stdout);
   for (const std::string& s : outcome.sentences()) complain(s);
+  for (const std::string& s : outcome.details()) complain(s);
   return outcome.status();
 }
 

@@ -23,7 +23,8 @@ class Report {
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
 
-  ladder::RunEvents events();
+  // `counters`: tells those of each QP, too.
+  ladder::RunEvents events(bool counters = false);
   // Prints the rest of the table, what went wrong to the standard error, and returns the exit
   // status.
   int finish(const ladder::Outcome& outcome);

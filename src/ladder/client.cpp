@@ -3,8 +3,8 @@
 #include "ladder/channel.hpp"
 #include "ladder/data_connection.hpp"
 #include "ladder/messages.hpp"
+#include "ladder/nics.hpp"
 #include "ladder/runs.hpp"
-#include "ladder/sender.hpp"
 #include "link/stream.hpp"
 
 namespace peal::ladder {
@@ -32,14 +32,14 @@ void end_alike(Channel& channel, double deadline_s, Outcome* outcome) {
 }
 
 Outcome run_connected(Channel& channel, Socket data, const LadderOptions& options,
-                      const Interrupt& interrupt, const RunEvents& events) {
+                      const Interrupt& interrupt, const RunEvents& events, Notices& notices) {
   try {
     link::StreamLink stream(data.release());
-    verbs::SoftwareNic sender(sender_options(options), stream);
+    verbs::SoftwareNic sender(sender_options(options, notices.listener()), stream);
     engine::ThreadsEngine engine({sender.step()});
     RemoteReceiver far_end(channel, options.deadline_s, interrupt);
-    const RunEnds ends{sender, engine, open_sender(sender, engine, options, events), far_end,
-                       "stream"};
+    const RunEnds ends{sender,  engine,  open_sender(sender, engine, options, events),
+                       far_end, notices, "stream"};
     return run_ladder(options, ends, interrupt, events);
   } catch (...) {
     return outcome_of_exception();
@@ -65,7 +65,9 @@ Outcome run_client(const ClientOptions& client, const LadderArguments& arguments
                         number_from<std::uint64_t>(welcome, "token")};
     });
     Socket data = connect_data(client.host, ticket, wait());
-    outcome = run_connected(channel, std::move(data), options, interrupt, events);
+    Notices notices;
+    outcome = run_connected(channel, std::move(data), options, interrupt, events, notices);
+    notices.tell(events.note);  // of how this end ended
     // A peer that has been waited for in vain is not waited for again.
     if (outcome.status() != kExitDeadline) end_alike(channel, options.deadline_s, &outcome);
   } catch (...) {

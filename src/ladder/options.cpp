@@ -7,6 +7,7 @@
 
 #include "ladder/parse.hpp"
 #include "ladder/payload.hpp"
+#include "ladder/rules.hpp"
 #include "ladder/usage_error.hpp"
 #include "nic/tables.hpp"
 #include "peal/mlx5/wqe.hpp"
@@ -187,12 +188,15 @@ void check_faults(const LadderOptions& o) {
 template <class Arguments, class F>
 void for_each_parameter(Arguments& a, F f) {
   f("batch", a.batch);
+  f("completion", a.completion);
+  f("dbsrc", a.dbsrc);
   f("depth", a.depth);
   f("doorbell", a.doorbell);
   f("engine", a.engine);
   f("handler", a.handler);
   f("iters", a.iters);
   f("nic", a.nic);
+  f("order", a.order);
   f("producers", a.producers);
   f("provider", a.provider);
   f("publish", a.publish);
@@ -212,6 +216,31 @@ std::string joined(const std::vector<std::string>& texts) {
   std::string all;
   for (const std::string& t : texts) all += (all.empty() ? "" : " ") + t;
   return all;
+}
+
+std::vector<std::string> parted(const std::string& text) {
+  std::vector<std::string> all;
+  for (std::size_t from = 0; from < text.size();) {
+    const std::size_t to = std::min(text.find(' ', from), text.size());
+    all.push_back(text.substr(from, to - from));
+    from = to + 1;
+  }
+  return all;
+}
+
+void parse_nic(const LadderArguments& a, LadderOptions* o) {
+  if (!a.nic.empty()) o->null_nic = choose<bool>("--nic", a.nic, {{"null", true}});
+  if (!a.order.empty()) {
+    o->order = choose<nic::WriteOrder>(
+        "--order", a.order,
+        {{"strict", nic::WriteOrder::kStrict}, {"relaxed", nic::WriteOrder::kRelaxed}});
+  }
+  if (!a.dbsrc.empty()) {
+    o->doorbell_source = choose<nic::DoorbellSource>(
+        "--dbsrc", a.dbsrc,
+        {{"mmio", nic::DoorbellSource::kRegister}, {"dbr", nic::DoorbellSource::kRecord}});
+  }
+  o->rules = parse_rules(a.rules);
 }
 
 }  // namespace
@@ -247,7 +276,14 @@ LadderOptions make_options(const LadderArguments& a) {
   o.submits = parse_submits(a);
   if (!a.sharing.empty()) {
     o.sharing = choose<Sharing>("--sharing", a.sharing,
-                                {{"exclusive", Sharing::kExclusive}, {"device", Sharing::kDevice}});
+                                {{"exclusive", Sharing::kExclusive},
+                                 {"block", Sharing::kBlock},
+                                 {"device", Sharing::kDevice}});
+  }
+  if (!a.completion.empty()) {
+    o.completion = choose<CompletionMode>(
+        "--completion", a.completion,
+        {{"every", CompletionMode::kEvery}, {"tail", CompletionMode::kTail}});
   }
   for (Stage& s : o.stages) {
     if (!a.producers.empty()) {
@@ -267,7 +303,7 @@ LadderOptions make_options(const LadderArguments& a) {
   set_batches(a.batch, &o.stages);
   if (!a.depth.empty()) o.depth = parse_depth(a.depth);
   o.handler = parse_handler(a.handler);
-  if (!a.nic.empty()) o.null_nic = choose<bool>("--nic", a.nic, {{"null", true}});
+  parse_nic(a, &o);
   if (!a.region.empty()) o.region_bytes = parse_bytes("--region", a.region, {1, kMaxRegionBytes});
   if (!a.repeat.empty()) {
     o.repeat = static_cast<std::uint32_t>(parse_count("--repeat", a.repeat, {1, 1000}));
@@ -283,6 +319,7 @@ nlohmann::json to_json(const LadderArguments& a) {
   nlohmann::json j = nlohmann::json::object();
   for_each_parameter(a, [&](const char* name, const std::string& text) { j[name] = text; });
   j["fault"] = joined(a.faults);
+  j["rule"] = joined(a.rules);
   return j;
 }
 
@@ -296,6 +333,10 @@ nlohmann::json parameters_of(const LadderArguments& a) {
   for (const SubmitVariant& s : o.submits) p["submit"].push_back(s.name);
   p["handler"] = nic_handler_name(o.handler);
   p["sharing"] = sharing_name(o.sharing);
+  p["completion"] = completion_mode_name(o.completion);
+  p["order"] = write_order_name(o.order);
+  p["dbsrc"] = doorbell_source_name(o.doorbell_source);
+  p["rule"] = changed_rules(o.rules);
   p["repeat"] = o.repeat;
   p.erase("deadline");  // each end waits as long as it likes
   p["seed"] = o.seed;
@@ -327,12 +368,8 @@ LadderArguments arguments_from(const nlohmann::json& j) {
   LadderArguments a;
   for_each_parameter(
       a, [&](const char* name, std::string& text) { text = j.at(name).get<std::string>(); });
-  const std::string faults = j.at("fault").get<std::string>();
-  for (std::size_t from = 0; from < faults.size();) {
-    const std::size_t to = std::min(faults.find(' ', from), faults.size());
-    a.faults.push_back(faults.substr(from, to - from));
-    from = to + 1;
-  }
+  a.faults = parted(j.at("fault").get<std::string>());
+  a.rules = parted(j.at("rule").get<std::string>());
   return a;
 }
 

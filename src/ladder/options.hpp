@@ -9,6 +9,8 @@
 
 #include "ladder/fault.hpp"
 #include "ladder/stage.hpp"
+#include "nic/requester.hpp"
+#include "nic/responder.hpp"
 #include "peal/device/queue_handle.hpp"
 #include "peal/memory/scope.hpp"
 
@@ -20,6 +22,14 @@ struct SubmitVariant {
   SubmitOptions options;
 };
 
+// As options and rows name them.
+constexpr const char* write_order_name(nic::WriteOrder o) {
+  return o == nic::WriteOrder::kStrict ? "strict" : "relaxed";
+}
+constexpr const char* doorbell_source_name(nic::DoorbellSource s) {
+  return s == nic::DoorbellSource::kRegister ? "mmio" : "dbr";
+}
+
 inline constexpr std::uint64_t kDefaultRegionBytes = std::uint64_t{256} << 20;
 
 struct LadderOptions {
@@ -28,8 +38,13 @@ struct LadderOptions {
   std::vector<Stage> stages;
   std::vector<SubmitVariant> submits;
   Sharing sharing = Sharing::kDevice;
+  CompletionMode completion = CompletionMode::kEvery;
   std::optional<std::uint32_t> depth;  // of each queue; absent: by stage
   bool null_nic = false;
+  // Of both ends' NICs.
+  nic::WriteOrder order = nic::WriteOrder::kRelaxed;
+  nic::DoorbellSource doorbell_source = nic::DoorbellSource::kRegister;
+  nic::Rules rules = nic::default_rules();
   NicHandler handler = NicHandler::kAutomatic;
   std::optional<std::uint64_t> region_bytes;
   std::uint32_t repeat = 5;
@@ -48,8 +63,9 @@ struct LadderOptions {
 // given against what a client asks for.
 struct LadderArguments {
   std::string size, iters, stages, submit, doorbell, publish, sharing, producers, qps, window,
-      batch, depth, nic, region, repeat, deadline, seed, provider, engine, handler;
-  std::vector<std::string> faults;
+      batch, depth, nic, region, repeat, deadline, seed, provider, engine, handler, completion,
+      order, dbsrc;
+  std::vector<std::string> faults, rules;
 };
 
 // Throws UsageError: one sentence about the first argument that cannot be used.

@@ -43,11 +43,17 @@ class Outcome {
   void add(const Outcome& other) {
     add(other.status_, "");
     for (const std::string& s : other.sentences_) add(other.status_, s);
+    add_details(other.details_);
+  }
+  // Lines for whoever looks into it, told after the sentences and at this end only.
+  void add_details(const std::vector<std::string>& lines) {
+    details_.insert(details_.end(), lines.begin(), lines.end());
   }
 
   int status() const { return status_; }
   bool good() const { return status_ == kExitValidated; }
   const std::vector<std::string>& sentences() const { return sentences_; }
+  const std::vector<std::string>& details() const { return details_; }
 
  private:
   static int rank(int status) {
@@ -64,6 +70,7 @@ class Outcome {
 
   int status_ = kExitValidated;
   std::vector<std::string> sentences_;
+  std::vector<std::string> details_;
 };
 
 }  // namespace peal::ladder

@@ -47,6 +47,7 @@ void run_producer(const SegmentWork& work, std::uint32_t p, Seat& seat, L* laten
   producer.settle();
   result.acknowledged = producer.completed_puts();
   result.wqes = producer.posted_wqes();
+  result.reservations = producer.posted_reservations();
   result.chunks = producer.posted_wqes() - producer.posted_puts();
   result.noops = plan.payload_bytes == 0 ? producer.posted_puts() : 0;
 }
@@ -92,10 +93,10 @@ std::vector<ProducerResult> run_producers(const SegmentWork& work, std::uint32_t
         // On this thread's stack, so that no two producers write one cache line.
         Seat seat = std::move(seats[p]);
         start.arrive_and_wait();
-        if (work.sharing == Sharing::kExclusive) {
-          run_producer<Sharing::kExclusive>(work, p, seat);
-        } else {
-          run_producer<Sharing::kDevice>(work, p, seat);
+        switch (work.sharing) {
+          case Sharing::kExclusive: run_producer<Sharing::kExclusive>(work, p, seat); break;
+          case Sharing::kBlock: run_producer<Sharing::kBlock>(work, p, seat); break;
+          case Sharing::kDevice: run_producer<Sharing::kDevice>(work, p, seat); break;
         }
         if (seat.result.status != Status::kOk) CpuMemory::store_relaxed(stop, 1u);
         const std::lock_guard lock(mutex);

@@ -48,6 +48,7 @@ struct ProducerResult {
   Status status = Status::kOk;
   std::uint64_t acknowledged = 0;  // PUTs, the first ones
   std::uint64_t wqes = 0;          // posted
+  std::uint64_t reservations = 0;  // posted
   std::uint64_t chunks = 0;        // of them, beyond the first of their PUT
   std::uint64_t noops = 0;         // of them
   std::uint64_t start_ns = 0;

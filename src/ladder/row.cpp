@@ -21,6 +21,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Rows written before there was such a key are rows all the same.
+constexpr bool kMayBeAbsent = true;
+
 // The one place that knows the keys and their order.
 template <class AnyRow, class Visit>
 void visit_fields(AnyRow& row, Visit visit) {
@@ -74,6 +77,9 @@ void visit_fields(AnyRow& row, Visit visit) {
   visit("seed", row.seed);
   visit("deadline_s", row.deadline_s);
   visit("faults", row.faults);
+  visit("order", row.order, kMayBeAbsent);
+  visit("dbsrc", row.dbsrc, kMayBeAbsent);
+  visit("rules", row.rules, kMayBeAbsent);
   visit("cpu", row.cpu);
   visit("gpu", row.gpu);
   visit("driver", row.driver);
@@ -171,7 +177,9 @@ std::string utc_now() {
 
 std::string to_json_line(const Row& row) {
   Json json = Json::object();
-  visit_fields(row, [&](const char* key, const auto& value) { json[key] = to_json_value(value); });
+  visit_fields(row, [&](const char* key, const auto& value, bool = false) {
+    json[key] = to_json_value(value);
+  });
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -180,8 +188,9 @@ Row parse_row(std::string_view line) {
   if (!json.is_object()) throw std::runtime_error("a row is one JSON object, and this is not");
   Row row;
   std::size_t keys = 0;
-  visit_fields(row, [&](const char* key, auto& value) {
+  visit_fields(row, [&](const char* key, auto& value, bool may_be_absent = false) {
     const auto found = json.find(key);
+    if (found == json.end() && may_be_absent) return;
     if (found == json.end()) throw std::runtime_error(fmt::format("a row needs '{}'", key));
     if (!read(*found, value)) {
       throw std::runtime_error(fmt::format("a row's '{}' cannot be {}", key, shown(*found)));

@@ -66,6 +66,9 @@ struct Row {
   std::uint64_t seed = 0;
   std::optional<double> deadline_s;
   std::vector<std::string> faults;
+  std::string order;
+  std::string dbsrc;
+  std::vector<std::string> rules;  // that were not at their default
   std::string cpu;
   std::optional<std::string> gpu;
   std::optional<std::string> driver;

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <thread>
 
+#include "ladder/qp_report.hpp"
+#include "ladder/rules.hpp"
 #include "ladder/usage_error.hpp"
 #include "peal/mlx5/cqe.hpp"
 
@@ -68,7 +70,9 @@ void RowRun::open() {
   setup.payload_bytes = payload_bytes_;
   setup.slots = slots;
   setup.depth = depth_;
-  const QueuePairOptions entry{.depth = depth_, .first_wqe_index = options_.first_wqe_index()};
+  const QueuePairOptions entry{.depth = depth_,
+                               .first_wqe_index = options_.first_wqe_index(),
+                               .completion = options_.completion};
   queue_pairs_ = QpList::create(ends_.context, std::vector(stage_.qps, entry), {.stop = &stop_});
   for (std::uint32_t i = 0; i < stage_.qps; ++i) {
     setup.senders.push_back((*queue_pairs_)[i].address());
@@ -96,8 +100,10 @@ void RowRun::close() {
 
 Outcome RowRun::run() {
   plan();
+  ends_.notices.forget_told();
   open();
   Outcome outcome = run_traffic();
+  tell_counters();
   if (outcome.good()) outcome.add(cross_check());
   if (outcome.good()) {
     if (const std::uint32_t n = unreached_faults()) {
@@ -138,6 +144,7 @@ Outcome RowRun::run_traffic() {
   if (!outcome.good()) return outcome;
 
   before_ = nic_counters();
+  qp_before_ = counters_of_qps();
   doorbells_before_ = doorbells();
   for (const QueueHandle& q : work_.queues) first_timed_index_.push_back(q.state->reserved);
   arm_faults();
@@ -169,6 +176,7 @@ Outcome RowRun::run_segment(const SegmentPlan& plan, bool timed) {
   fill_source(source_.bytes(), plan);
   work_.plan = plan;
   const std::vector<ProducerResult> results = run_producers(work_, &stop_, [this] { watch(); });
+  ends_.notices.tell(events_.note);
 
   std::vector<std::uint64_t> acknowledged;
   std::uint64_t start_ns = UINT64_MAX;
@@ -181,6 +189,7 @@ Outcome RowRun::run_segment(const SegmentPlan& plan, bool timed) {
     end_ns = std::max(end_ns, r.end_ns);
     if (!timed) continue;
     posted_.wqes += r.wqes;
+    posted_.reservations += r.reservations;
     posted_.chunks += r.chunks;
     posted_.noops += r.noops;
     posted_.latencies.add(r.latencies);
@@ -191,9 +200,13 @@ Outcome RowRun::run_segment(const SegmentPlan& plan, bool timed) {
     ++segments_;
   }
   if (failed) {
+    // As they are: the error state would flush what they show.
+    const std::vector<std::string> overdue = overdue_qps(results);
     for (std::uint32_t i = 0; i < qps(); ++i) (*queue_pairs_)[i].to_error();
     wait_until_quiet();
     outcome.add(explain_failure(plan, results));
+    outcome.add_details(overdue);
+    ends_.notices.tell(events_.note);
   }
   // What failed so far is told even if the far end can no longer be asked.
   try {
@@ -211,6 +224,7 @@ Outcome RowRun::run_segment(const SegmentPlan& plan, bool timed) {
 // Called a few times a second while producers run.
 void RowRun::watch() {
   if (interrupt_.raised()) CpuMemory::store_relaxed(&stop_, 1u);
+  ends_.notices.tell(events_.note);
   try {
     if (ends_.receiver.watch_fd() >= 0 && !peer_gone_) {
       pollfd p{ends_.receiver.watch_fd(), POLLIN, 0};
@@ -240,11 +254,8 @@ Outcome RowRun::explain_failure(const SegmentPlan& plan,
   Outcome outcome;
   for (std::uint32_t p = 0; p < results.size(); ++p) {
     const std::uint64_t put = plan.first_sequence + results[p].acknowledged;
-    const std::string where =
-        fmt::format("stage {}, producer {}, PUT {}{}", stage_.name, p,
-                    put < first_timed_sequence_ ? put : put - first_timed_sequence_,
-                    put < first_timed_sequence_ ? " of the warm-up" : "");
-    const QueueHandle& q = work_.queues[work_.queue_of(p)];
+    const std::string where = put_text(p, put);
+    const std::uint32_t queue = work_.queue_of(p);
     switch (results[p].status) {
       case Status::kOk: break;
       case Status::kStopped:
@@ -252,54 +263,90 @@ Outcome RowRun::explain_failure(const SegmentPlan& plan,
         if (interrupt_.raised()) outcome.add(kExitInterrupted, "interrupted");
         break;
       case Status::kCompletionError: {
-        const LatchedError e =
-            decode_error(CpuMemory::load_latch_acquire(&q.state->error, FenceScope::kSystem));
-        // The latch keeps 32 bits of the index, so the difference is taken in 32 bits too.
-        const std::string timed =
-            first_timed_index_.empty()
-                ? "in the warm-up"
-                : fmt::format(
-                      "{} of the timed traffic",
-                      e.index - static_cast<std::uint32_t>(first_timed_index_[work_.queue_of(p)]));
-        // The NIC gave up on the peer by itself: the peer is lost.
-        const bool lost =
-            e.syndrome == static_cast<int>(mlx5::Syndrome::kTransportRetryExceeded) && !injected();
+        const Cause c = cause_of(queue);
         outcome.add(
-            lost ? kExitDeadline : kExitCompletionError,
+            gave_up_on_peer(c) ? kExitDeadline : kExitCompletionError,
             fmt::format("{}: error CQE: {} (syndrome 0x{:02x}, vendor syndrome 0x{:02x}), "
-                        "opcode {}, QPN 0x{:06x}, WQE index {} ({}){}",
-                        where, mlx5::syndrome_name(e.syndrome), e.syndrome, e.vendor_syndrome,
-                        mlx5::opcode_name(e.opcode), q.qpn.value, e.index, timed, refusals()));
+                        "opcode {}, QPN 0x{:06x}, {}",
+                        where, mlx5::syndrome_name(c.syndrome), c.syndrome, c.vendor_syndrome,
+                        mlx5::opcode_name(c.opcode), qpn(queue).value, c.where));
         break;
       }
       default:
-        outcome.add(kExitDeadline, fmt::format("{}: no completion within {} s{}", where,
-                                               options_.deadline_s, refusals()));
+        outcome.add(kExitDeadline,
+                    fmt::format("{}: no completion within {} s", where, options_.deadline_s));
         break;
     }
   }
   return outcome;
 }
 
+std::string RowRun::put_text(std::uint32_t p, std::uint64_t put) const {
+  const bool warm_up = put < first_timed_sequence_;
+  // Of PUTs behind one tail it is not known which have succeeded.
+  return fmt::format("stage {}, producer {}, PUT {}{}{}", stage_.name, p,
+                     warm_up ? put : put - first_timed_sequence_, tail() ? " or later" : "",
+                     warm_up ? " of the warm-up" : "");
+}
+
+std::string RowRun::wqe_text(std::uint32_t queue, std::uint64_t index) const {
+  if (first_timed_index_.empty()) return fmt::format("WQE index {} (in the warm-up)", index);
+  return fmt::format("WQE index {} ({} of the timed traffic)", index,
+                     index - first_timed_index_[queue]);
+}
+
+RowRun::Cause RowRun::cause_of(std::uint32_t queue) const {
+  const QueueHandle& q = work_.queues[queue];
+  const LatchedError e =
+      decode_error(CpuMemory::load_latch_acquire(&q.state->error, FenceScope::kSystem));
+  Cause cause{e.opcode, e.syndrome, e.vendor_syndrome, {}};
+  if (!e.index_unknown) {
+    // The latch keeps 32 bits of the index; the others are those of the ring's end.
+    const std::uint64_t end = CpuMemory::load_relaxed(&q.state->reserved);
+    cause.where = wqe_text(queue, end - (static_cast<std::uint32_t>(end) - e.index));
+    return cause;
+  }
+  const nic::FirstError first = counters_of_qps()[queue].first_error;
+  if (first.syndrome == 0) {
+    cause.where = "WQE index unknown: a collapsed CQ shows the last CQE only";
+    return cause;
+  }
+  cause.opcode = first.opcode;
+  cause.syndrome = first.syndrome;
+  cause.vendor_syndrome = first.vendor_syndrome;
+  cause.where = wqe_text(queue, first.index) + ", as the NIC tells: a collapsed CQ does not";
+  return cause;
+}
+
+// The NIC did so by itself: the peer is lost.
+bool RowRun::gave_up_on_peer(const Cause& cause) const {
+  return cause.syndrome == static_cast<int>(mlx5::Syndrome::kTransportRetryExceeded) && !injected();
+}
+
+// Where the QPs stand whose completions did not come in time.
+std::vector<std::string> RowRun::overdue_qps(const std::vector<ProducerResult>& results) const {
+  std::vector<bool> overdue(qps());
+  for (std::uint32_t p = 0; p < results.size(); ++p) {
+    const std::uint32_t queue = work_.queue_of(p);
+    const Status status = results[p].status;
+    if (status == Status::kDeadline ||
+        (status == Status::kCompletionError && gave_up_on_peer(cause_of(queue)))) {
+      overdue[queue] = true;
+    }
+  }
+  std::vector<std::string> lines;
+  for (std::uint32_t i = 0; i < qps(); ++i) {
+    if (!overdue[i]) continue;
+    std::optional<nic::QpDump> dump;
+    ends_.engine.call([&] { dump = ends_.nic.core().dump(qpn(i)); });
+    for (std::string& line : standing_of(work_.queues[i], dump)) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 bool RowRun::injected() const {
   return std::any_of(options_.faults.begin(), options_.faults.end(),
                      [](const FaultSpec& f) { return f.kind == FaultSpec::Kind::kCqe; });
-}
-
-// What the NIC itself says of a client that it refused.
-std::string RowRun::refusals() const {
-  std::string text;
-  ends_.engine.call([&] {
-    for (std::uint32_t i = 0; i < qps(); ++i) {
-      const nic::QpCounters c = ends_.nic.core().counters(qpn(i));
-      for (std::size_t r = 0; r < nic::kRefusals; ++r) {
-        const auto reason = static_cast<nic::Refusal>(r);
-        if (c.reasons.refusals(reason) == 0 || reason == nic::Refusal::kInjected) continue;
-        text += fmt::format("; the NIC refused: {}", nic::refusal_text(reason));
-      }
-    }
-  });
-  return text;
 }
 
 Outcome RowRun::explain_verdict(const Verdict& verdict) const {
@@ -316,19 +363,33 @@ std::string wrong_payload_sentence(const std::string& stage, const Verdict& verd
                      verdict.checked);
 }
 
+std::vector<nic::QpCounters> RowRun::counters_of_qps() const {
+  std::vector<nic::QpCounters> all;
+  ends_.engine.call([&] {
+    for (std::uint32_t i = 0; i < qps(); ++i) all.push_back(ends_.nic.core().counters(qpn(i)));
+  });
+  return all;
+}
+
 nic::QpCounters RowRun::nic_counters() const {
   nic::QpCounters sum;
-  ends_.engine.call([&] {
-    for (std::uint32_t i = 0; i < qps(); ++i) {
-      const nic::QpCounters c = ends_.nic.core().counters(qpn(i));
-      sum.wqes_fetched += c.wqes_fetched;
-      sum.writes += c.writes;
-      sum.noops += c.noops;
-      sum.cqes += c.cqes;
-      sum.bytes_moved += c.bytes_moved;
-    }
-  });
+  for (const nic::QpCounters& c : counters_of_qps()) {
+    sum.wqes_fetched += c.wqes_fetched;
+    sum.cqes += c.cqes;
+    sum.bytes_moved += c.bytes_moved;
+  }
   return sum;
+}
+
+// Of the timed traffic, where there was any.
+void RowRun::tell_counters() const {
+  if (!events_.counters) return;
+  const std::vector<nic::QpCounters> now = counters_of_qps();
+  for (std::uint32_t i = 0; i < qps(); ++i) {
+    const nic::QpCounters c = qp_before_.empty() ? now[i] : since(now[i], qp_before_[i]);
+    events_.counters(fmt::format("counters stage={} submit={} payload_bytes={} {}", stage_.name,
+                                 submit_.name, payload_bytes_, counters_line(qpn(i), c)));
+  }
 }
 
 std::uint64_t RowRun::doorbells() const {
@@ -349,12 +410,14 @@ Outcome RowRun::cross_check() const {
   const std::uint64_t cqes = now.cqes - before_.cqes;
   const std::uint64_t moved = now.bytes_moved - before_.bytes_moved;
   const std::uint64_t meant = options_.null_nic ? 0 : puts_ * payload_bytes_;
-  if (posted_.wqes != fetched || fetched != cqes || moved != meant) {
+  // Every reservation has a tail.
+  const std::uint64_t signalled = tail() ? posted_.reservations : posted_.wqes;
+  if (posted_.wqes != fetched || signalled != cqes || moved != meant) {
     outcome.add(
         kExitWrongPayload,
-        fmt::format("stage {}: the counts disagree: {} WQEs posted, {} fetched, {} CQEs; {} "
+        fmt::format("stage {}: the counts disagree: {} WQEs posted, {} fetched; {} CQEs of {}; {} "
                     "bytes moved of {}",
-                    stage_.name, posted_.wqes, fetched, cqes, moved, meant));
+                    stage_.name, posted_.wqes, fetched, cqes, signalled, moved, meant));
   }
   return outcome;
 }
@@ -420,7 +483,7 @@ Row RowRun::make_row() const {
   r.publish = publish_order_name(submit_.options.publish);
   r.exec = "thread";
   r.sharing = sharing_name(options_.sharing);
-  r.completion = "every";
+  r.completion = completion_mode_name(options_.completion);
   r.fence_scope = scope_name(queue.fence_scope);
   r.memory = "host";
   r.doorbell_memory = "host";
@@ -460,6 +523,9 @@ Row RowRun::make_row() const {
   r.seed = options_.seed;
   r.deadline_s = options_.deadline_s;
   for (const FaultSpec& f : options_.faults) r.faults.push_back(f.text);
+  r.order = write_order_name(options_.order);
+  r.dbsrc = doorbell_source_name(options_.doorbell_source);
+  r.rules = changed_rules(options_.rules);
   r.cpu = machine.cpu;
   r.kernel = machine.kernel;
   r.commit = machine.commit;

@@ -26,7 +26,19 @@ class RowRun {
   Outcome run_traffic();
   Outcome run_segment(const SegmentPlan& plan, bool timed);
   Outcome explain_failure(const SegmentPlan& plan, const std::vector<ProducerResult>& results);
-  std::string refusals() const;
+  // What ended a queue: the latched error, completed by the NIC where a collapsed CQ cannot tell
+  // it.
+  struct Cause {
+    std::uint8_t opcode = 0;
+    std::uint8_t syndrome = 0;
+    std::uint8_t vendor_syndrome = 0;
+    std::string where;  // its WQE
+  };
+  Cause cause_of(std::uint32_t queue) const;
+  std::string wqe_text(std::uint32_t queue, std::uint64_t index) const;
+  std::string put_text(std::uint32_t p, std::uint64_t put) const;
+  bool gave_up_on_peer(const Cause& cause) const;
+  std::vector<std::string> overdue_qps(const std::vector<ProducerResult>& results) const;
   bool injected() const;
   Outcome explain_verdict(const Verdict& verdict) const;
   Outcome cross_check() const;
@@ -35,7 +47,10 @@ class RowRun {
   void wait_until_quiet();
   void arm_faults();
   std::uint32_t unreached_faults() const;
+  std::vector<nic::QpCounters> counters_of_qps() const;
   nic::QpCounters nic_counters() const;
+  void tell_counters() const;
+  bool tail() const { return options_.completion == CompletionMode::kTail; }
   std::uint64_t doorbells() const;
   void watch();
   std::uint32_t batch_effective() const;
@@ -67,7 +82,8 @@ class RowRun {
   std::exception_ptr peer_gone_;
 
   // Sums over the timed traffic.
-  nic::QpCounters before_;
+  nic::QpCounters before_;  // of all QPs
+  std::vector<nic::QpCounters> qp_before_;
   std::uint64_t doorbells_before_ = 0;
   ProducerResult posted_;  // of all producers
   std::uint64_t puts_ = 0;

@@ -7,6 +7,7 @@
 
 #include "engine/engine.hpp"
 #include "ladder/interrupt.hpp"
+#include "ladder/notices.hpp"
 #include "ladder/options.hpp"
 #include "ladder/outcome.hpp"
 #include "ladder/producers.hpp"
@@ -20,6 +21,10 @@ namespace peal::ladder {
 struct RunEvents {
   std::function<void(const Row&)> row = [](const Row&) {};
   std::function<void(const std::string&)> warn = [](const std::string&) {};
+  // A line on what the NICs hold against the run.
+  std::function<void(const std::string&)> note = [](const std::string&) {};
+  // A line for each QP and row: what its NIC counted. Empty where nobody wants them.
+  std::function<void(const std::string&)> counters;
   // "serial original 4096 B: 3 of 5"; on the calling thread, a few times a second.
   std::function<void(const std::string&)> progress = [](const std::string&) {};
 };
@@ -30,6 +35,7 @@ struct RunEnds {
   engine::Engine& engine;
   Context context;
   Receiver& receiver;
+  Notices& notices;             // of all NICs here
   std::string link;             // for the rows
   std::uint64_t ends_here = 1;  // whose memory is this machine's
 };

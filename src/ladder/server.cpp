@@ -5,6 +5,7 @@
 #include "ladder/channel.hpp"
 #include "ladder/data_connection.hpp"
 #include "ladder/messages.hpp"
+#include "ladder/nics.hpp"
 #include "ladder/runs.hpp"
 #include "ladder/usage_error.hpp"
 #include "link/stream.hpp"
@@ -17,9 +18,11 @@ using Say = std::function<void(const std::string&)>;
 // One client, from hello to end.
 class Session {
  public:
-  Session(const ServerOptions& server, const Interrupt& interrupt, Socket socket)
+  // `note` hears what this end's NIC holds against the client.
+  Session(const ServerOptions& server, const Interrupt& interrupt, Socket socket, Say note)
       : server_(server),
         interrupt_(interrupt),
+        note_(std::move(note)),
         channel_(std::move(socket)),
         deadline_s_(server.deadline_s) {}
 
@@ -29,8 +32,8 @@ class Session {
   Outcome run() {
     Outcome outcome;
     try {
-      greet();
-      outcome = serve();
+      const LadderOptions options = greet();
+      outcome = serve(options);
     } catch (const PeerError& e) {
       outcome = outcome_of_exception();
       // One that is gone cannot be told.
@@ -39,6 +42,7 @@ class Session {
       outcome = outcome_of_exception();
       refuse(outcome);
     }
+    notices_.tell(note_);
     return outcome;
   }
 
@@ -57,7 +61,7 @@ class Session {
   }
 
   // What the client asks for must be what this server was started with, where it was.
-  void greet() {
+  LadderOptions greet() {
     const nlohmann::json hello = channel_.receive("hello", wait());
     const LadderArguments theirs =
         read_message([&] { return arguments_from(hello.at("arguments")); });
@@ -68,9 +72,10 @@ class Session {
     if (const auto difference = first_difference(mine, asked)) throw UsageError(*difference);
     deadline_s_ = std::max(server_.deadline_s, options.deadline_s);
     null_nic_ = options.null_nic;
+    return options;
   }
 
-  Outcome serve() {
+  Outcome serve(const LadderOptions& options) {
     const Socket listener = listen_on(server_.bind, 0);
     const DataTicket ticket = random_ticket(listener);
     channel_.send({{"type", "welcome"}, {"data_port", ticket.port}, {"token", ticket.token}},
@@ -78,12 +83,13 @@ class Session {
     Socket data = accept_data(listener, ticket, wait());
 
     link::StreamLink stream(data.release());
-    verbs::SoftwareNic nic({.nic_number = 2}, stream);
+    verbs::SoftwareNic nic(receiver_options(options, notices_.listener()), stream);
     engine::ThreadsEngine engine({nic.step()});
     LocalReceiver receiver(Context::open(nic.provider(engine)));
     for (;;) {
       const nlohmann::json message =
           channel_.receive_any("the client's next message", wait(row_bytes_));
+      notices_.tell(note_);
       const std::string type = message.at("type").get<std::string>();
       if (type == "alive") continue;
       if (type == "end") return end(message);
@@ -95,6 +101,7 @@ class Session {
                         LocalReceiver& receiver) {
     if (type == "row") {
       const RowSetup setup = row_setup_from(message);
+      notices_.forget_told();
       stage_ = printable(setup.stage);
       // The client fills as much before it speaks again.
       row_bytes_ = SlotLayout::for_payload(setup.payload_bytes).bytes_for(setup.slots);
@@ -144,6 +151,8 @@ class Session {
 
   const ServerOptions& server_;
   const Interrupt& interrupt_;
+  const Say note_;
+  Notices notices_;
   Channel channel_;
   double deadline_s_;  // the longer of both ends'
   bool null_nic_ = false;
@@ -154,8 +163,8 @@ class Session {
 
 // All that the session holds is closed on return.
 std::pair<Outcome, bool> serve_client(const ServerOptions& server, const Interrupt& interrupt,
-                                      Socket socket) {
-  Session session(server, interrupt, std::move(socket));
+                                      Socket socket, Say note) {
+  Session session(server, interrupt, std::move(socket), std::move(note));
   const Outcome outcome = session.run();
   return {outcome, session.checks()};
 }
@@ -183,10 +192,12 @@ Outcome run_server(const ServerOptions& server, const Interrupt& interrupt, cons
         }
         return worst;
       }
-      const auto [outcome, checked] = serve_client(server, interrupt, std::move(accepted.socket));
-      for (const std::string& s : outcome.sentences()) {
+      const auto of_client = [&complain, client](const std::string& s) {
         complain(fmt::format("client {}: {}", client, s));
-      }
+      };
+      const auto [outcome, checked] =
+          serve_client(server, interrupt, std::move(accepted.socket), of_client);
+      for (const std::string& s : outcome.sentences()) of_client(s);
       say(fmt::format("client {}: {}", client,
                       !outcome.good() ? fmt::format("failed with status {}", outcome.status())
                       : checked       ? std::string("all payloads validated")

@@ -32,6 +32,12 @@ const std::vector<Option>& traffic_options() {
       {"--doorbell", {"ring", "0"}},
       {"--publish", {"order", "0"}},
       {"--sharing", {"none", "0"}},
+      {"--completion", {"all", "0", "Tail"}},
+      {"--order", {"lax", "0", "strict,relaxed"}},
+      {"--dbsrc", {"record", "0", "MMIO"}},
+      {"--rule",
+       {"opcode", "opcode=", "opcode=0", "opcode=Off", "=off", "none=off", "opcodes=off",
+        "opcode=off,wqe-index=off", "opcode=off "}},
       {"--nic", {"real", "0"}},
       {"--provider", {"rdma_core", "hardware"}},
       {"--engine", {"sim", "gpu"}},
@@ -213,6 +219,7 @@ TEST(Usage, RefusesCombinationsThatCannotBe) {
   expect_refusal(words("ladder --size 64 --nic null --fault corrupt@0"));
   expect_refusal(words("ladder --fault preset=1 --fault preset=2"));
   expect_refusal(words("ladder --size 1M --region 64K"));
+  expect_refusal(words("ladder --rule opcode=off --rule opcode=warn"));
 }
 
 TEST(Usage, ExplainsItselfWhenAsked) {

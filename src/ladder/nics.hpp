@@ -1,4 +1,4 @@
-// How the sending end's NIC is made from the options of a run: its faults of set-up included.
+// How the NICs of a run are made from its options: the sender's with its faults of set-up.
 #pragma once
 
 #include <cerrno>
@@ -10,10 +10,22 @@
 
 namespace peal::ladder {
 
-inline nic::CoreOptions sender_options(const LadderOptions& options) {
+inline nic::CoreOptions sender_options(const LadderOptions& options, nic::Notify notify = {}) {
   return {.nic_number = 1,
           .null_payload = options.null_nic,
-          .first_wqe_index = options.first_wqe_index()};
+          .first_wqe_index = options.first_wqe_index(),
+          .order = options.order,
+          .doorbell_source = options.doorbell_source,
+          .rules = options.rules,
+          .notify = std::move(notify)};
+}
+
+inline nic::CoreOptions receiver_options(const LadderOptions& options, nic::Notify notify) {
+  return {.nic_number = 2,
+          .order = options.order,
+          .doorbell_source = options.doorbell_source,
+          .rules = options.rules,
+          .notify = std::move(notify)};
 }
 
 // `regfail`: registering memory fails with its errno. `uarfail`: no doorbell page can be mapped.
