@@ -10,7 +10,8 @@ namespace {
 
 TEST(CompletionRun, ValidatesEveryStageWithTails) {
   // Both ways of submitting. 100 PUTs are not a whole number of batches.
-  const Pair pair = run_pair("--completion tail --size 0,64,4096 --iters 100 --repeat 2");
+  const Pair pair =
+      run_pair("--completion tail --size 0,64,4096 --iters 100 --repeat 2 --deadline 60");
   expect_both(pair, 0);
   EXPECT_EQ(pair.client.err, "");
   EXPECT_EQ(pair.server.err, "");
@@ -59,7 +60,7 @@ TEST(CompletionRun, TellsTheCauseOfAnErrorUnderTails) {
       expect_both(pair, 3);
       expect_no_row(pair);
       for (const std::string& text : {pair.client.err, pair.server.err}) {
-        for (const std::string part :
+        for (const std::string& part :
              {std::string("or later: error CQE: remote access error (syndrome 0x13"),
               "WQE index " + std::to_string(100 + std::stoul(k)) + " (" + k +
                   " of the timed traffic), as the NIC tells"}) {

@@ -1,7 +1,9 @@
 // Where the queue pairs stood when a deadline passed, through the command.
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "cli/peal.hpp"
 

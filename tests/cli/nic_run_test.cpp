@@ -1,6 +1,8 @@
 // How the NICs of a run work, and what they count and hold against it, through the command.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <sstream>
 #include <string>
 
 #include "cli/peal.hpp"
@@ -8,7 +10,7 @@
 namespace peal::test {
 namespace {
 
-const std::string kTraffic = "--size 64,70000 --iters 60 --repeat 1 ";
+const std::string kTraffic = "--size 64,70000 --iters 60 --repeat 1 --deadline 60 ";
 
 TEST(NicRun, ValidatesEveryStageInEachOrderFromEachDoorbellSource) {
   for (const std::string order : {"strict", "relaxed"}) {

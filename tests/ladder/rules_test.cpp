@@ -79,7 +79,9 @@ TEST(Rules, AreListedOneALine) {
     std::getline(columns, waivable, '\t');
     std::getline(columns, sentence, '\t');
     EXPECT_EQ(name, nic::refusal_name(reason));
-    if (name == "wqe-index") EXPECT_EQ(strictness, "warn");
+    const Strictness expected =
+        reason == Refusal::kWqeIndex ? Strictness::kWarn : level(nic::default_rules(), reason);
+    EXPECT_EQ(strictness, nic::strictness_name(expected)) << name;
     EXPECT_EQ(waivable, nic::can_be_waived(reason) ? "waivable" : "kept") << name;
     EXPECT_EQ(sentence, nic::refusal_text(reason));
   }
