@@ -205,8 +205,7 @@ TEST(Channel, RefusesTextThatIsNotAnObjectWithAType) {
 TEST(Channel, SurvivesDeepNesting) {
   const std::size_t depth = 50000;
   expect_protocol_error(frame_of(std::string(depth, '[')), "not JSON");
-  expect_protocol_error(frame_of(std::string(depth, '[') + std::string(depth, ']')),
-                        "not JSON");
+  expect_protocol_error(frame_of(std::string(depth, '[') + std::string(depth, ']')), "not JSON");
 }
 
 TEST(Channel, NamesBothTypesWhenAnotherOneComes) {
