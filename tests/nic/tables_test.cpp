@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "nic/command_device.hpp"
+#include "peal/mlx5/doorbell.hpp"
 #include "support/scale.hpp"
 
 namespace peal::nic {
@@ -31,7 +32,7 @@ TEST(Tables, ThatAreFullRefuseAndComeBackToTheStart) {
   while (const std::uint32_t pd = nic.commands.allocate_pd()) pds.push_back(pd);
   EXPECT_EQ(pds.size(), kMaxPds - 2);  // 0 names nothing, one is the device's
   std::vector<std::uint32_t> uars;
-  std::byte page[1];
+  alignas(mlx5::kUarPageBytes) std::byte page[mlx5::kUarPageBytes] = {};
   while (const std::uint32_t uar = nic.commands.allocate_uar(page)) uars.push_back(uar);
   EXPECT_EQ(uars.size(), kMaxUars - 2);
   std::vector<std::uint32_t> umems;
