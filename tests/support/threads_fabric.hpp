@@ -24,13 +24,18 @@ struct ThreadsFabricOptions {
   std::uint64_t first_wqe_index = 0;
   NicHandler handler = NicHandler::kAutomatic;  // of the sender
   CompletionMode completion = CompletionMode::kEvery;
+  nic::WriteOrder order = nic::WriteOrder::kRelaxed;
+  nic::DoorbellSource doorbell_source = nic::DoorbellSource::kRegister;
 };
 
 class ThreadsFabric {
  public:
   explicit ThreadsFabric(const ThreadsFabricOptions& options = {})
-      : sender_nic({.nic_number = 1, .first_wqe_index = options.first_wqe_index}, loopback.a()),
-        receiver_nic({.nic_number = 2}, loopback.b()),
+      : sender_nic({.nic_number = 1,
+                    .first_wqe_index = options.first_wqe_index,
+                    .doorbell_source = options.doorbell_source},
+                   loopback.a()),
+        receiver_nic({.nic_number = 2, .order = options.order}, loopback.b()),
         engine({sender_nic.step(), receiver_nic.step()}),
         sender(Context::open(sender_nic.provider(engine), {.handler = options.handler})),
         receiver(Context::open(receiver_nic.provider(engine))),
