@@ -135,7 +135,7 @@ class Core final : private QueueEvents {
     responder_.reset(qp);
   }
   bool uar_freed(const UarEntry& uar) override {
-    return !requester_.left_behind(uar) ||
+    return !requester_.doorbells().left_behind(uar) ||
            !rules_.broken(Refusal::kDoorbellLeftBehind, reasons_, Qpn());
   }
   bool rule_broken(Refusal reason, std::uint32_t qp) override {

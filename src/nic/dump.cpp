@@ -75,8 +75,9 @@ std::string ring_text(const QpDump& d) {
   if (d.rung != d.posted) all += ", " + text(d.rung) + " rung and not recorded";
   return all + ", " + text(d.posted) + " posted, " + text(d.fetched) + " fetched, " +
          text(d.completed) + " completed; doorbell record " + text(d.record) + "; " +
-         text(d.outstanding) + " WQEs outstanding; PSN " + text(d.oldest_psn.value) + " oldest, " +
-         text(d.next_psn.value) + " next; " + text(d.cq_produced) + " CQEs produced";
+         text(d.outstanding) + (d.outstanding == 1 ? " WQE" : " WQEs") + " outstanding; PSN " +
+         text(d.oldest_psn.value) + " oldest, " + text(d.next_psn.value) + " next; " +
+         text(d.cq_produced) + " CQEs produced";
 }
 
 std::string oldest_text(const std::optional<WqeDump>& w) {

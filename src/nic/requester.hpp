@@ -1,4 +1,4 @@
-// The sending half of the NIC: doorbells, fetching, requests out, answers in, CQEs.
+// The sending half of the NIC: fetching, requests out, answers in, CQEs.
 // Does bounded work a step and never blocks; time comes as an argument. Runs on one thread.
 #pragma once
 
@@ -12,18 +12,12 @@
 #include "nic/check.hpp"
 #include "nic/counters.hpp"
 #include "nic/cq_writer.hpp"
+#include "nic/doorbells.hpp"
 #include "nic/dump.hpp"
 #include "nic/send_state.hpp"
 #include "nic/tables.hpp"
-#include "peal/mlx5/doorbell.hpp"
 
 namespace peal::nic {
-
-// Which of a doorbell's two words says how far the client has posted.
-enum class DoorbellSource : std::uint8_t {
-  kRegister,  // the doorbell itself
-  kRecord,    // the doorbell record, read until it has caught up with what was rung
-};
 
 template <class M>
 class Requester {
@@ -41,78 +35,72 @@ class Requester {
         rules_(rules),
         options_(options),
         cq_writer_(tables, rules),
-        queues_(kMaxQps) {}
+        doorbells_(tables, queues_, rules, options.doorbell_source) {}
 
   // ---- Control, between steps ------------------------------------------------------------------
 
   // An empty ring whose first WQE has index `first_index`.
   void create(std::uint32_t qp_index, std::uint64_t first_index) {
-    queues_[qp_index] = std::make_unique<SendState>();
-    SendState& s = *queues_[qp_index];
+    queues_.states[qp_index] = std::make_unique<SendState>();
+    SendState& s = *queues_.states[qp_index];
     s.outstanding.resize(tables_.qps[qp_index].depth());
     s.fetched = s.posted = first_index;
     const CqEntry& cq = tables_.cqs[tables_.qps[qp_index].cq];
     s.cq_is_small = cq.ignores_overrun && !cq.collapsed && cq.entries() < s.outstanding.size();
-    active_.push_back(qp_index);
+    queues_.active.push_back(qp_index);
   }
 
   void destroy(std::uint32_t qp_index) {
-    look_at_doorbell(qp_index);  // a neighbour on its page may have rung last
-    stop_sending(tables_.qps[qp_index], *queues_[qp_index]);
-    queues_[qp_index].reset();
-    std::erase(active_, qp_index);
+    doorbells_.look(qp_index);  // a neighbour on its page may have rung last
+    stop_sending(tables_.qps[qp_index], *queues_.states[qp_index]);
+    queues_.states[qp_index].reset();
+    std::erase(queues_.active, qp_index);
   }
 
   // Back to an empty ring that starts at 0. Counters of what was done stay.
   void reset(std::uint32_t qp_index) {
-    const QpCounters counters = queues_[qp_index]->counters;
+    const QpCounters counters = queues_.states[qp_index]->counters;
     destroy(qp_index);
     create(qp_index, 0);
-    queues_[qp_index]->counters = counters;
-    queues_[qp_index]->counters.first_error = {};
+    queues_.states[qp_index]->counters = counters;
+    queues_.states[qp_index]->counters.first_error = {};
   }
 
   void start_at_psn(std::uint32_t qp_index, Psn psn) {
-    queues_[qp_index]->next_psn = queues_[qp_index]->oldest_psn = psn;
-  }
-
-  // True if the register of a page on which no QP rings was rung and never looked at.
-  bool left_behind(const UarEntry& uar) {
-    for (const std::uint32_t i : active_) {
-      if (&tables_.uars[tables_.qps[i].uar] == &uar) return false;
-    }
-    return take_doorbell(uar) != 0;
+    queues_.states[qp_index]->next_psn = queues_.states[qp_index]->oldest_psn = psn;
   }
 
   void arm(std::uint32_t qp_index, const std::vector<Fault>& faults) {
-    SendState& s = *queues_[qp_index];
+    SendState& s = *queues_.states[qp_index];
     s.faults.arm(faults, s.posted);
   }
 
   // How many armed faults have not happened.
   std::uint32_t unreached(std::uint32_t qp_index) const {
-    return queues_[qp_index]->faults.unreached();
+    return queues_.states[qp_index]->faults.unreached();
   }
 
+  Doorbells<M>& doorbells() { return doorbells_; }
+
   QpCounters counters(std::uint32_t qp_index) const {
-    const SendState& s = *queues_[qp_index];
+    const SendState& s = *queues_.states[qp_index];
     QpCounters c = s.counters;
     c.producer_index = s.posted;
     c.consumer_index = s.fetched;
     return c;
   }
-  QpCounters& own_counters(std::uint32_t qp_index) { return queues_[qp_index]->counters; }
-  const SendState& state(std::uint32_t qp_index) const { return *queues_[qp_index]; }
+  QpCounters& own_counters(std::uint32_t qp_index) { return queues_.states[qp_index]->counters; }
+  const SendState& state(std::uint32_t qp_index) const { return *queues_.states[qp_index]; }
   QpDump dump(std::uint32_t qp_index, std::uint64_t now_ns) const {
     const QpEntry& qp = tables_.qps[qp_index];
-    const SendState& s = *queues_[qp_index];
+    const SendState& s = *queues_.states[qp_index];
     return dump_of<M>(qp, tables_.cqs[qp.cq], s, window_full(s), now_ns);
   }
 
   // The region of `key` is about to be freed: no WQE may use it any more.
   void forget_region(std::uint32_t key, std::uint64_t now_ns) {
-    for (const std::uint32_t i : active_) {
-      SendState& s = *queues_[i];
+    for (const std::uint32_t i : queues_.active) {
+      SendState& s = *queues_.states[i];
       for (std::uint64_t k = s.head; k != s.tail; ++k) {
         Outstanding& o = s.at(k);
         if (o.phase == Phase::kDone || o.lkey != key) continue;
@@ -127,7 +115,7 @@ class Requester {
 
   // True when nothing that was announced is unfinished.
   bool quiet(std::uint32_t qp_index) const {
-    const SendState& s = *queues_[qp_index];
+    const SendState& s = *queues_.states[qp_index];
     return s.fetched == s.posted && s.head == s.tail;
   }
 
@@ -135,12 +123,15 @@ class Requester {
 
   bool step(std::uint64_t now_ns) {
     bool worked = false;
-    for (const std::uint32_t i : active_) worked |= look_at_doorbell(i);
-    for (const std::uint32_t i : active_) {
+    for (const std::uint32_t i : queues_.active) worked |= doorbells_.look(i);
+    for (const std::uint32_t i : queues_.active) {
       QpEntry& qp = tables_.qps[i];
-      SendState& s = *queues_[i];
-      if (s.catching_up) announce_from_record(qp, s);
-      if (qp.state == QpState::kRts && s.record_check.due(now_ns)) check_record(qp, s, now_ns);
+      SendState& s = *queues_.states[i];
+      doorbells_.catch_up(qp, s);
+      if (qp.state == QpState::kRts) {
+        const Refusal why = doorbells_.check_record(qp, s, now_ns, options_.grace_ns);
+        if (why != Refusal::kNone) end(qp, s, why);
+      }
       if (qp.answer_timeout_ns() != 0) check_answer(qp, s, now_ns);
       if (qp.state == QpState::kRts) worked |= fetch_and_send(qp, s, now_ns);
       if (qp.state == QpState::kError) stop_sending(qp, s);
@@ -152,7 +143,7 @@ class Requester {
 
   // Takes a response. False when it is not for this queue to take.
   bool respond(QpEntry& qp, const link::Segment& in, std::uint64_t now_ns) {
-    SendState& s = *queues_[tables_.index_of(qp)];
+    SendState& s = *queues_.states[tables_.index_of(qp)];
     if (qp.state != QpState::kRts || in.source_qpn != qp.remote_qpn) return false;
     if (in.kind == link::SegmentKind::kAcknowledge) {
       acknowledge(qp, s, in, now_ns);
@@ -174,90 +165,6 @@ class Requester {
 
   bool broken(const QpEntry& qp, SendState& s, Refusal why, std::uint64_t index) {
     return rules_.broken(why, s.counters.reasons, qp.qpn, index);
-  }
-
-  // ---- Doorbells -------------------------------------------------------------------------------
-
-  static std::uint64_t take_doorbell(const UarEntry& uar) {
-    return M::take_doorbell_acquire(  // MO-2, MO-3
-        reinterpret_cast<std::uint64_t*>(uar.page + mlx5::kUarDoorbellOffset));
-  }
-
-  // Acts only on a ring: the record alone starts nothing.
-  bool look_at_doorbell(std::uint32_t qp_index) {
-    const std::uint64_t word = take_doorbell(tables_.uars[tables_.qps[qp_index].uar]);
-    if (word == 0) return false;
-    const mlx5::Doorbell doorbell = mlx5::decode_doorbell(word);
-    const QpEntry* named = tables_.find_qp(doorbell.qpn);
-    if (named == nullptr || named->uar != tables_.qps[qp_index].uar) {
-      broken(tables_.qps[qp_index], *queues_[qp_index], Refusal::kDoorbellQpn, doorbell.pi());
-      return true;
-    }
-    for (const std::uint32_t i : active_) {
-      QpEntry& qp = tables_.qps[i];
-      if (qp.uar != named->uar) continue;
-      SendState& s = *queues_[i];
-      if (&qp == named) {
-        ++s.counters.doorbells;
-        rung(qp, s, doorbell.pi());
-      } else {
-        // The word keeps only the last value: a doorbell of another QP of this page may have been
-        // overwritten, and its record still tells.
-        announce_from_record(qp, s);
-      }
-    }
-    return true;
-  }
-
-  void rung(const QpEntry& qp, SendState& s, std::uint16_t pi) {
-    const bool early = qp.state != QpState::kRts && qp.state != QpState::kError;
-    if (early && broken(qp, s, Refusal::kDoorbellBeforeRts, s.posted)) return;
-    if (options_.doorbell_source == DoorbellSource::kRegister) return announce(qp, s, pi);
-    const auto ahead = static_cast<std::uint16_t>(pi - static_cast<std::uint16_t>(s.posted));
-    if (s.posted + ahead - s.completed_index() > qp.depth()) {
-      broken(qp, s, Refusal::kDoorbellJump, s.posted);
-      return;
-    }
-    s.rung = s.posted + ahead;
-    s.catching_up = true;
-    announce_from_record(qp, s);
-  }
-
-  // A record may lag behind a doorbell that was already seen; then it is no news.
-  void announce_from_record(const QpEntry& qp, SendState& s) {
-    const std::uint16_t pi = mlx5::decode_dbrec(M::load_dbrec_acquire(qp.dbrec));  // MO-1
-    if (static_cast<std::int16_t>(pi - static_cast<std::uint16_t>(s.posted)) > 0) {
-      announce(qp, s, pi);
-    }
-    if (s.posted >= s.rung) s.catching_up = false;
-  }
-
-  void announce(const QpEntry& qp, SendState& s, std::uint16_t pi) {
-    const auto ahead = static_cast<std::uint16_t>(pi - static_cast<std::uint16_t>(s.posted));
-    if (ahead == 0) return;
-    if (s.posted + ahead - s.completed_index() > qp.depth()) {
-      broken(qp, s, Refusal::kDoorbellJump, s.posted);
-      return;
-    }
-    s.posted += ahead;
-  }
-
-  // A doorbell that no record follows ends the QP; a record that no doorbell follows starts no
-  // work, ever.
-  void check_record(QpEntry& qp, SendState& s, std::uint64_t now_ns) {
-    const std::uint16_t record = mlx5::decode_dbrec(M::load_dbrec_acquire(qp.dbrec));  // MO-1
-    const std::uint64_t rung = s.catching_up ? s.rung : s.posted;
-    Refusal why = Refusal::kNone;
-    switch (s.record_check.look(record, rung, now_ns, options_.grace_ns)) {
-      case RecordCheck::Verdict::kAgree: return;
-      case RecordCheck::Verdict::kRecordWithoutDoorbell:
-        why = Refusal::kRecordWithoutDoorbell;
-        break;
-      case RecordCheck::Verdict::kDoorbellWithoutRecord:
-        why = Refusal::kDoorbellWithoutRecord;
-        break;
-    }
-    if (broken(qp, s, why, s.posted)) end(qp, s, why);
   }
 
   // Into the error state for what is no WQE's fault.
@@ -726,8 +633,8 @@ class Requester {
   const RuleBook& rules_;
   Options options_;
   CqWriter<M> cq_writer_;
-  std::vector<std::unique_ptr<SendState>> queues_;  // by QP index
-  std::vector<std::uint32_t> active_;
+  SendQueues queues_;
+  Doorbells<M> doorbells_;
 };
 
 }  // namespace peal::nic

@@ -146,7 +146,7 @@ class Responder {
 
  private:
   // IBTA 9.4.4 wants a responder to remember as many reads and atomics as it grants.
-  static constexpr std::size_t kAnswersKept = 16;
+  static constexpr std::size_t kAnswersKept = 128;  // log_rra_max has three bits
 
   // Owed to a read or an atomic.
   struct Answer {

@@ -51,7 +51,7 @@ TEST(DumpRun, NamesTheWqeWhoseCqeIsLate) {
       "ladder --stages serial --submit peal --size 64 --iters 20 --repeat 1 --deadline 1 "
       "--fault delay=60000000");
   EXPECT_EQ(e.status, 4);
-  EXPECT_TRUE(contains(e.err, "; 1 WQEs outstanding; PSN ")) << e.err;
+  EXPECT_TRUE(contains(e.err, "; 1 WQE outstanding; PSN ")) << e.err;
   EXPECT_TRUE(contains(e.err, "oldest WQE: index 20, RDMA_WRITE, done, its CQE is due in "))
       << e.err;
 }

@@ -43,7 +43,7 @@ TEST_P(SignalTest, StandsForTheWholePayload) {
   constexpr std::uint64_t kSignalAt = 2 * kBytes;
   ThreadsFabric fabric(
       {.depth = 64, .completion = std::get<1>(GetParam()), .order = std::get<0>(GetParam())});
-  const std::uint64_t rounds = scaled(2000);
+  const std::uint64_t rounds = scaled(1000);
   std::atomic<std::uint64_t> checked{0};
   std::uint64_t wrong = 0;
   std::thread receiver([&] {

@@ -1,0 +1,145 @@
+// What clients announce: the doorbell registers of UAR pages, and the doorbell records beside them.
+// Moves SendState::posted, and nothing else of a queue.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "nic/record_check.hpp"
+#include "nic/refusal.hpp"
+#include "nic/send_state.hpp"
+#include "nic/tables.hpp"
+#include "peal/mlx5/doorbell.hpp"
+
+namespace peal::nic {
+
+// Which of a doorbell's two words says how far the client has posted.
+enum class DoorbellSource : std::uint8_t {
+  kRegister,  // the doorbell itself
+  kRecord,    // the doorbell record, read until it has caught up with what was rung
+};
+
+// The queues of a NIC that ring, by QP index; only those in `active` are there.
+struct SendQueues {
+  std::vector<std::unique_ptr<SendState>> states{kMaxQps};
+  std::vector<std::uint32_t> active;
+};
+
+template <class M>
+class Doorbells {
+ public:
+  Doorbells(const Tables& tables, SendQueues& queues, const RuleBook& rules, DoorbellSource source)
+      : tables_(tables), queues_(queues), rules_(rules), source_(source) {}
+
+  // Takes the last ring of the page of this QP. Acts only on a ring: the record alone starts
+  // nothing.
+  bool look(std::uint32_t qp_index) {
+    const QpEntry& any = tables_.qps[qp_index];
+    const std::uint64_t word = take(tables_.uars[any.uar]);
+    if (word == 0) return false;
+    const mlx5::Doorbell doorbell = mlx5::decode_doorbell(word);
+    const QpEntry* named = tables_.find_qp(doorbell.qpn);
+    if (named == nullptr || named->uar != any.uar) {
+      broken(any, *queues_.states[qp_index], Refusal::kDoorbellQpn, doorbell.pi());
+      return true;
+    }
+    for (const std::uint32_t i : queues_.active) {
+      const QpEntry& qp = tables_.qps[i];
+      if (qp.uar != named->uar) continue;
+      SendState& s = *queues_.states[i];
+      if (&qp == named) {
+        ++s.counters.doorbells;
+        rung(qp, s, doorbell.pi());
+      } else {
+        // The word keeps only the last value: a doorbell of another QP of this page may have been
+        // overwritten, and its record still tells.
+        announce_from_record(qp, s);
+      }
+    }
+    return true;
+  }
+
+  // Reads the record again where it lags behind a ring and is what is believed.
+  void catch_up(const QpEntry& qp, SendState& s) {
+    if (s.catching_up) announce_from_record(qp, s);
+  }
+
+  // Holds the record against the rings once a grace period: the rule for which the QP must end, or
+  // kNone. A record that no doorbell follows starts no work, ever.
+  Refusal check_record(const QpEntry& qp, SendState& s, std::uint64_t now_ns,
+                       std::uint64_t grace_ns) {
+    if (!s.record_check.due(now_ns)) return Refusal::kNone;
+    const std::uint16_t record = mlx5::decode_dbrec(M::load_dbrec_acquire(qp.dbrec));  // MO-1
+    const std::uint64_t rung = s.catching_up ? s.rung : s.posted;
+    Refusal why = Refusal::kNone;
+    switch (s.record_check.look(record, rung, now_ns, grace_ns)) {
+      case RecordCheck::Verdict::kAgree: return Refusal::kNone;
+      case RecordCheck::Verdict::kRecordWithoutDoorbell:
+        why = Refusal::kRecordWithoutDoorbell;
+        break;
+      case RecordCheck::Verdict::kDoorbellWithoutRecord:
+        why = Refusal::kDoorbellWithoutRecord;
+        break;
+    }
+    return broken(qp, s, why, s.posted) ? why : Refusal::kNone;
+  }
+
+  // True if the register of a page on which no QP rings was rung and never looked at.
+  bool left_behind(const UarEntry& uar) {
+    for (const std::uint32_t i : queues_.active) {
+      if (&tables_.uars[tables_.qps[i].uar] == &uar) return false;
+    }
+    return take(uar) != 0;
+  }
+
+ private:
+  bool broken(const QpEntry& qp, SendState& s, Refusal why, std::uint64_t index) {
+    return rules_.broken(why, s.counters.reasons, qp.qpn, index);
+  }
+
+  static std::uint64_t take(const UarEntry& uar) {
+    return M::take_doorbell_acquire(  // MO-2, MO-3
+        reinterpret_cast<std::uint64_t*>(uar.page + mlx5::kUarDoorbellOffset));
+  }
+
+  void rung(const QpEntry& qp, SendState& s, std::uint16_t pi) {
+    const bool early = qp.state != QpState::kRts && qp.state != QpState::kError;
+    if (early && broken(qp, s, Refusal::kDoorbellBeforeRts, s.posted)) return;
+    const std::uint64_t end = s.posted + ahead_of(s, pi);
+    if (!fits(qp, s, end)) return;
+    if (source_ == DoorbellSource::kRegister) {
+      s.posted = end;
+      return;
+    }
+    s.rung = end;
+    s.catching_up = true;
+    announce_from_record(qp, s);
+  }
+
+  // A record may lag behind a doorbell that was already seen; then it is no news.
+  void announce_from_record(const QpEntry& qp, SendState& s) {
+    const std::uint16_t pi = mlx5::decode_dbrec(M::load_dbrec_acquire(qp.dbrec));  // MO-1
+    if (static_cast<std::int16_t>(ahead_of(s, pi)) > 0 && fits(qp, s, s.posted + ahead_of(s, pi))) {
+      s.posted += ahead_of(s, pi);
+    }
+    if (s.posted >= s.rung) s.catching_up = false;
+  }
+
+  static std::uint16_t ahead_of(const SendState& s, std::uint16_t pi) {
+    return static_cast<std::uint16_t>(pi - static_cast<std::uint16_t>(s.posted));
+  }
+
+  bool fits(const QpEntry& qp, SendState& s, std::uint64_t end) {
+    if (end - s.completed_index() <= qp.depth()) return true;
+    broken(qp, s, Refusal::kDoorbellJump, s.posted);
+    return false;
+  }
+
+  const Tables& tables_;
+  SendQueues& queues_;
+  const RuleBook& rules_;
+  DoorbellSource source_;
+};
+
+}  // namespace peal::nic
