@@ -120,9 +120,8 @@ class Doorbells {
   // A record may lag behind a doorbell that was already seen; then it is no news.
   void announce_from_record(const QpEntry& qp, SendState& s) {
     const std::uint16_t pi = mlx5::decode_dbrec(M::load_dbrec_acquire(qp.dbrec));  // MO-1
-    if (static_cast<std::int16_t>(ahead_of(s, pi)) > 0 && fits(qp, s, s.posted + ahead_of(s, pi))) {
-      s.posted += ahead_of(s, pi);
-    }
+    const std::uint16_t ahead = ahead_of(s, pi);
+    if (static_cast<std::int16_t>(ahead) > 0 && fits(qp, s, s.posted + ahead)) s.posted += ahead;
     if (s.posted >= s.rung) s.catching_up = false;
   }
 

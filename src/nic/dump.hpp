@@ -12,20 +12,6 @@
 
 namespace peal::nic {
 
-// What a WQE without a CQE waits for.
-enum class Standing : std::uint8_t {
-  kNotFetched,  // its turn
-  kHeldByFault,
-  kHeldByState,   // the QP is not in RTS
-  kHeldByWindow,  // as many packets are in flight as may be
-  kHeldByFence,
-  kHeldByWait,   // it is a WAIT, and its CQ has not come so far
-  kHeldByReads,  // log_sra_max
-  kSending,      // the link
-  kSent,         // the answer
-  kDone,         // the time at which its CQE is written
-};
-
 struct WqeDump {
   std::uint64_t index = 0;
   std::uint8_t opcode = 0;
@@ -53,27 +39,14 @@ struct QpDump {
   FirstError first_error;
 };
 
-// What a WQE that is being started waits for; the same questions as Requester::may_start asks.
-inline Standing standing_of_newest(const QpEntry& qp, const SendState& s, const Outstanding& o) {
-  if (s.started) return Standing::kSending;
-  if ((o.fm_ce_se & mlx5::kFenceMask) != 0) {
-    for (std::uint64_t i = s.head; i != s.tail - 1; ++i) {
-      if (s.at(i).phase != Phase::kDone) return Standing::kHeldByFence;
-    }
-  }
-  if (o.operation == Operation::kWait) return Standing::kHeldByWait;
-  if (o.wants_answer() && s.unanswered >= 1u << qp.log_sra_max) return Standing::kHeldByReads;
-  return Standing::kSending;
-}
-
 inline WqeDump dump_of_outstanding(const QpEntry& qp, const SendState& s, const Outstanding& o,
-                                   std::uint64_t now_ns) {
+                                   const Tables& tables, std::uint64_t now_ns) {
   WqeDump d;
   d.index = o.completion.index;
   d.opcode = o.completion.opcode;
   switch (o.phase) {
     case Phase::kStarting:
-      d.standing = standing_of_newest(qp, s, o);
+      d.standing = standing_of_newest(qp, s, tables);
       d.ns = now_ns - s.held_since_ns;
       break;
     case Phase::kSent:
@@ -106,7 +79,7 @@ WqeDump dump_of_unfetched(const QpEntry& qp, const SendState& s, bool window_ful
 }
 
 template <class M>
-QpDump dump_of(const QpEntry& qp, const CqEntry& cq, const SendState& s, bool window_full,
+QpDump dump_of(const QpEntry& qp, const Tables& tables, const SendState& s, bool window_full,
                std::uint64_t now_ns) {
   QpDump d;
   d.qpn = qp.qpn;
@@ -118,13 +91,13 @@ QpDump dump_of(const QpEntry& qp, const CqEntry& cq, const SendState& s, bool wi
   d.record = mlx5::decode_dbrec(M::load_relaxed(qp.dbrec));
   d.outstanding = s.tail - s.head;
   if (s.head != s.tail) {
-    d.oldest = dump_of_outstanding(qp, s, s.at(s.head), now_ns);
+    d.oldest = dump_of_outstanding(qp, s, s.at(s.head), tables, now_ns);
   } else if (s.fetched != s.posted) {
     d.oldest = dump_of_unfetched<M>(qp, s, window_full, now_ns);
   }
   d.oldest_psn = s.oldest_psn;
   d.next_psn = s.next_psn;
-  d.cq_produced = cq.produced;
+  d.cq_produced = tables.cqs[qp.cq].produced;
   d.reasons = s.counters.reasons;
   d.first_error = s.counters.first_error;
   return d;

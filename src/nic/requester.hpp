@@ -12,6 +12,7 @@
 #include "nic/check.hpp"
 #include "nic/counters.hpp"
 #include "nic/cq_writer.hpp"
+#include "nic/cut.hpp"
 #include "nic/doorbells.hpp"
 #include "nic/dump.hpp"
 #include "nic/send_state.hpp"
@@ -90,11 +91,10 @@ class Requester {
     return c;
   }
   QpCounters& own_counters(std::uint32_t qp_index) { return queues_.states[qp_index]->counters; }
-  const SendState& state(std::uint32_t qp_index) const { return *queues_.states[qp_index]; }
   QpDump dump(std::uint32_t qp_index, std::uint64_t now_ns) const {
     const QpEntry& qp = tables_.qps[qp_index];
     const SendState& s = *queues_.states[qp_index];
-    return dump_of<M>(qp, tables_.cqs[qp.cq], s, window_full(s), now_ns);
+    return dump_of<M>(qp, tables_, s, window_full(s), now_ns);
   }
 
   // The region of `key` is about to be freed: no WQE may use it any more.
@@ -291,29 +291,17 @@ class Requester {
     }
   }
 
-  // Whether nothing holds the newest WQE back. It may fail or end here.
+  // Whether nothing holds the newest WQE back. It may fail here.
   bool may_start(QpEntry& qp, SendState& s, std::uint64_t now_ns) {
-    Outstanding& o = s.newest();
-    if ((o.fm_ce_se & mlx5::kFenceMask) != 0) {
-      for (std::uint64_t i = s.head; i != s.tail - 1; ++i) {
-        if (s.at(i).phase != Phase::kDone) return false;
-      }
+    const Standing standing = standing_of_newest(qp, s, tables_);
+    if (standing == Standing::kHeldByWait) {
+      const bool forever = now_ns - s.held_since_ns >= options_.grace_ns;
+      hold(qp, s, s.newest(), Refusal::kWaitForever, forever, now_ns);
+    } else if (standing == Standing::kHeldByReads) {
+      hold(qp, s, s.newest(), Refusal::kReadsInFlight, true, now_ns);
     }
-    if (o.operation == Operation::kWait) {
-      const CqEntry& cq = tables_.cqs[s.current.wait_cq];
-      const auto number = static_cast<std::uint32_t>(cq.produced) - 1;
-      if (cq.produced == 0 || Psn(number).since(Psn(s.current.wait_number)) < 0) {
-        const bool forever = now_ns - s.held_since_ns >= options_.grace_ns;
-        hold(qp, s, o, Refusal::kWaitForever, forever, now_ns);
-        return false;
-      }
-    }
-    if (o.wants_answer() && s.unanswered >= 1u << qp.log_sra_max) {
-      hold(qp, s, o, Refusal::kReadsInFlight, true, now_ns);
-      return false;
-    }
-    s.started = true;
-    return true;
+    s.started = standing == Standing::kSending;
+    return s.started;
   }
 
   void hold(QpEntry& qp, SendState& s, Outstanding& o, Refusal why, bool tell,
@@ -343,12 +331,8 @@ class Requester {
 
   bool send_write(const QpEntry& qp, SendState& s, std::uint64_t now_ns) {
     using link::SegmentKind;
-    const std::uint32_t mtu = qp.mtu_bytes();
-    // All but the last segment of a message end at a packet's end.
-    const std::uint32_t most = link_.max_payload_bytes() / mtu * mtu;
-    const std::uint32_t left = s.current.bytes - s.current_sent;
-    const bool first = s.current_sent == 0;
-    const bool last = left <= most;
+    const auto [first, last, bytes] =
+        next_cut(qp, s.current.bytes, s.current_sent, link_.max_payload_bytes());
     const bool immediate = last && s.current.has_immediate;
 
     link::Segment segment;
@@ -363,7 +347,7 @@ class Requester {
     address(segment, qp, s);
     if (first) name_memory(segment, s);
     segment.immediate = s.current.immediate;
-    segment.payload_bytes = last ? left : most;
+    segment.payload_bytes = bytes;
     // Null for a write of length 0, whose source was never resolved.
     segment.payload = s.current.local == nullptr ? nullptr : s.current.local + s.current_sent;
     if (!link_.try_send(segment)) return false;
@@ -477,10 +461,9 @@ class Requester {
     const std::uint32_t left = o->completion.bytes - o->received;
     const bool last = in.kind == link::SegmentKind::kReadResponseLast ||
                       in.kind == link::SegmentKind::kReadResponseOnly;
-    const bool fits = last ? in.payload_bytes == left
-                           : in.payload_bytes > 0 && in.payload_bytes < left &&
-                                 in.payload_bytes % qp.mtu_bytes() == 0;
-    if (!fits || in.psn != o->first_psn.plus(o->received / qp.mtu_bytes())) return bad();
+    if (!is_cut(qp, left, last, in.payload_bytes) ||
+        in.psn != o->first_psn.plus(o->received / qp.mtu_bytes()))
+      return bad();
     if (in.payload_bytes > 0) {
       M::copy_payload(o->local + o->received, in.payload, in.payload_bytes);
       o->received += in.payload_bytes;

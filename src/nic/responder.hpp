@@ -11,6 +11,7 @@
 #include "nic/atomic.hpp"
 #include "nic/check.hpp"
 #include "nic/counters.hpp"
+#include "nic/cut.hpp"
 #include "nic/tables.hpp"
 
 namespace peal::nic {
@@ -237,10 +238,9 @@ class Responder {
     const Refusal why =
         check_remote(q.address, q.rkey, q.remaining, kRemoteWrite, qp, tables_, &target);
     if (const auto n = judge(why, qp, counters)) return n;
-    const bool fits = last ? in.payload_bytes == q.remaining
-                           : in.payload_bytes < q.remaining &&
-                                 in.payload_bytes % qp.mtu_bytes() == 0 && in.payload_bytes > 0;
-    if (!fits) return judge(Refusal::kMalformedRequest, qp, counters);
+    if (!is_cut(qp, q.remaining, last, in.payload_bytes)) {
+      return judge(Refusal::kMalformedRequest, qp, counters);
+    }
 
     if (in.payload_bytes > 0) {
       place_payload(index, q, {target, in.payload, in.payload_bytes});
@@ -402,13 +402,10 @@ class Responder {
       ++q.next_answer;
       return true;
     }
-    const std::uint32_t most = link_.max_payload_bytes() / qp.mtu_bytes() * qp.mtu_bytes();
-    const std::uint32_t left = a.bytes - a.sent;
-    const bool first = a.sent == 0;
-    const bool last = left <= most;
+    const auto [first, last, bytes] = next_cut(qp, a.bytes, a.sent, link_.max_payload_bytes());
     out.kind = first ? (last ? SegmentKind::kReadResponseOnly : SegmentKind::kReadResponseFirst)
                      : (last ? SegmentKind::kReadResponseLast : SegmentKind::kReadResponseMiddle);
-    out.payload_bytes = last ? left : most;
+    out.payload_bytes = bytes;
     out.payload = a.memory == nullptr ? nullptr : a.memory + a.sent;
     if (!link_.try_send(out)) return false;
     a.sent += out.payload_bytes;

@@ -91,6 +91,7 @@ struct SendState {
   Outstanding& at(std::uint64_t position) { return outstanding[position & mask()]; }
   const Outstanding& at(std::uint64_t position) const { return outstanding[position & mask()]; }
   Outstanding& newest() { return at(tail - 1); }
+  const Outstanding& newest() const { return at(tail - 1); }
   Scratch& newest_scratch() {
     if (scratch.empty()) scratch.resize(outstanding.size());
     return scratch[(tail - 1) & mask()];
@@ -100,6 +101,40 @@ struct SendState {
     return head == tail ? fetched : at(head).completion.index;
   }
 };
+
+// What a WQE without a CQE waits for.
+enum class Standing : std::uint8_t {
+  kNotFetched,  // its turn
+  kHeldByFault,
+  kHeldByState,   // the QP is not in RTS
+  kHeldByWindow,  // as many packets are in flight as may be
+  kHeldByFence,
+  kHeldByWait,   // it is a WAIT, and its CQ has not come so far
+  kHeldByReads,  // log_sra_max
+  kSending,      // the link
+  kSent,         // the answer
+  kDone,         // the time at which its CQE is written
+};
+
+// What holds the newest WQE back, which has not been sent whole; kSending: nothing does.
+inline Standing standing_of_newest(const QpEntry& qp, const SendState& s, const Tables& tables) {
+  if (s.started) return Standing::kSending;
+  const Outstanding& o = s.newest();
+  if ((o.fm_ce_se & mlx5::kFenceMask) != 0) {
+    for (std::uint64_t i = s.head; i != s.tail - 1; ++i) {
+      if (s.at(i).phase != Phase::kDone) return Standing::kHeldByFence;
+    }
+  }
+  if (o.operation == Operation::kWait) {
+    const CqEntry& cq = tables.cqs[s.current.wait_cq];
+    const auto number = static_cast<std::uint32_t>(cq.produced) - 1;
+    if (cq.produced == 0 || Psn(number).since(Psn(s.current.wait_number)) < 0) {
+      return Standing::kHeldByWait;
+    }
+  }
+  if (o.wants_answer() && s.unanswered >= 1u << qp.log_sra_max) return Standing::kHeldByReads;
+  return Standing::kSending;
+}
 
 // Over the WQE's first slot: what was fetched against what is there when its CQE is due.
 inline std::uint64_t check_sum_of(const mlx5::Slot& slot, std::uint32_t segments) {
