@@ -97,6 +97,14 @@ PEAL_HOST_DEVICE constexpr bool aligned(const AtomicTarget& t, std::uint32_t byt
   return t.remote_address % bytes == 0;
 }
 
+// An atomic on an operand of `bytes`.
+template <class M, Sharing S, class Atomic>
+PEAL_HOST_DEVICE Status post_atomic(SendQueue<M, S>& queue, const Atomic& a, std::uint32_t bytes,
+                                    Posted* posted, std::uint64_t timeout_ns, Fence fence) {
+  if (!aligned(a.target, bytes)) return Status::kInvalid;
+  return post_one(queue, a, posted, timeout_ns, fence);
+}
+
 }  // namespace detail
 
 // A PUT above the NIC's largest message is split into chunks; more chunks than the ring holds are
@@ -149,23 +157,20 @@ template <class M, Sharing S>
 PEAL_HOST_DEVICE Status fetch_add(SendQueue<M, S>& queue, const FetchAdd& a, Posted* posted,
                                   std::uint64_t timeout_ns = kDefaultTimeoutNs,
                                   Fence fence = Fence::kNone) {
-  if (!detail::aligned(a.target, 8)) return Status::kInvalid;
-  return detail::post_one(queue, a, posted, timeout_ns, fence);
+  return detail::post_atomic(queue, a, 8, posted, timeout_ns, fence);
 }
 template <class M, Sharing S>
 PEAL_HOST_DEVICE Status compare_swap(SendQueue<M, S>& queue, const CompareSwap& a, Posted* posted,
                                      std::uint64_t timeout_ns = kDefaultTimeoutNs,
                                      Fence fence = Fence::kNone) {
-  if (!detail::aligned(a.target, 8)) return Status::kInvalid;
-  return detail::post_one(queue, a, posted, timeout_ns, fence);
+  return detail::post_atomic(queue, a, 8, posted, timeout_ns, fence);
 }
 template <class M, Sharing S, class T>
 PEAL_HOST_DEVICE Status masked_fetch_add(SendQueue<M, S>& queue, const MaskedFetchAdd<T>& a,
                                          Posted* posted,
                                          std::uint64_t timeout_ns = kDefaultTimeoutNs,
                                          Fence fence = Fence::kNone) {
-  if (!detail::aligned(a.target, sizeof(T))) return Status::kInvalid;
-  return detail::post_one(queue, a, posted, timeout_ns, fence);
+  return detail::post_atomic(queue, a, sizeof(T), posted, timeout_ns, fence);
 }
 template <class M, Sharing S>
 PEAL_HOST_DEVICE Status masked_compare_swap(SendQueue<M, S>& queue,
@@ -173,8 +178,7 @@ PEAL_HOST_DEVICE Status masked_compare_swap(SendQueue<M, S>& queue,
                                             Posted* posted,
                                             std::uint64_t timeout_ns = kDefaultTimeoutNs,
                                             Fence fence = Fence::kNone) {
-  if (!detail::aligned(a.target, 4)) return Status::kInvalid;
-  return detail::post_one(queue, a, posted, timeout_ns, fence);
+  return detail::post_atomic(queue, a, 4, posted, timeout_ns, fence);
 }
 // Its WQE takes two slots, so it needs a queue with CompletionMode::kTail and a depth of 4 or more:
 // where each slot has its CQE (kEvery) it is kInvalid. A no-op behind it carries the signal.
