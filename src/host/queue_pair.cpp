@@ -84,8 +84,8 @@ struct QueuePair::Impl {
   std::uint32_t cqn = 0;
   Qpn qpn;
   Psn psn;
+  std::uint64_t first_index = 0;  // of the WQEs since the QP was created or reset last
   std::uint64_t cq_base = 0;
-  std::uint64_t cqes_before = 0;  // the CQ's count when the QP was created or reset last
   QueueState* state = nullptr;
   std::uint64_t* marks = nullptr;
   ProxyWord* proxy_word = nullptr;  // null under direct
@@ -123,6 +123,7 @@ void QueuePair::Impl::make_counters() {
 }
 
 void QueuePair::Impl::start_counters_at(std::uint64_t index) {
+  first_index = index;
   new (state) QueueState{};
   state->reserved = state->ready = state->rung = state->completed = index;
   // No mark may lie above any counter.
@@ -339,8 +340,8 @@ void QueuePair::to_error() {
 // Whether the CQE of the last WQE that was rung has been written, after which no other follows.
 bool QueuePair::Impl::drained() const {
   const std::uint64_t end = CpuMemory::load_relaxed(&state->rung);
+  if (end == first_index) return true;  // nothing was posted
   const std::uint64_t number = end - 1 + cq_base;
-  if (number + 1 == cqes_before) return true;  // nothing was posted
   const bool tail = options.completion == CompletionMode::kTail;
   const auto* entries = static_cast<const mlx5::Cqe*>(cq.memory);
   const mlx5::Cqe& entry = entries[tail ? 0 : number & (options.depth - 1)];
@@ -365,7 +366,6 @@ void QueuePair::reset(std::uint64_t timeout_ns) {
   impl_->modify(devx::CommandOpcode::k2RstQp, command);
   // The CQ goes on counting: the CQE of the next WQE, whose index is 0, is the next of all.
   impl_->cq_base += impl_->state->rung;
-  impl_->cqes_before = impl_->cq_base;
   if (impl_->options.completion == CompletionMode::kTail) {
     static_cast<mlx5::Cqe*>(impl_->cq.memory)->word[mlx5::kCqeOwnerWord] =
         swap_bytes(std::uint32_t{mlx5::kInitialOpOwn});
