@@ -15,6 +15,7 @@
 #include "support/scale.hpp"
 #include "support/stage_puts.hpp"
 #include "support/threads_fabric.hpp"
+#include "support/variants.hpp"
 
 namespace peal {
 namespace {
@@ -28,9 +29,7 @@ using test::scaled;
 using test::ThreadsFabric;
 
 using Shared = SendQueue<ManualMemory, Sharing::kDevice>;
-using Variant = std::tuple<CompletionMode, NicHandler>;
-
-class Contention : public testing::TestWithParam<Variant> {
+class Contention : public testing::TestWithParam<test::Variant> {
  protected:
   FabricOptions of_depth(std::uint32_t depth, std::uint32_t qps = 1) const {
     FabricOptions options;
@@ -41,14 +40,7 @@ class Contention : public testing::TestWithParam<Variant> {
     return options;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Variants, Contention,
-                         testing::Combine(testing::Values(CompletionMode::kEvery,
-                                                          CompletionMode::kTail),
-                                          testing::Values(NicHandler::kDirect, NicHandler::kProxy)),
-                         [](const auto& variant) {
-                           return std::string(completion_mode_name(std::get<0>(variant.param))) +
-                                  "_" + nic_handler_name(std::get<1>(variant.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Variants, Contention, test::all_variants(), test::variant_name);
 
 void expect_all_arrived(const ManualFabric& fabric, std::uint64_t puts) {
   ASSERT_EQ(std::memcmp(fabric.source.data(), fabric.destination.data(), puts * 8), 0);

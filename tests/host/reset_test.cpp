@@ -9,6 +9,7 @@
 #include "peal/device/put.hpp"
 #include "support/manual_fabric.hpp"
 #include "support/scale.hpp"
+#include "support/variants.hpp"
 
 namespace peal {
 namespace {
@@ -16,9 +17,7 @@ namespace {
 using test::FabricOptions;
 using test::ManualFabric;
 
-using Variant = std::tuple<CompletionMode, NicHandler>;
-
-class ResetTest : public testing::TestWithParam<Variant> {
+class ResetTest : public testing::TestWithParam<test::Variant> {
  protected:
   FabricOptions options() const {
     FabricOptions o;
@@ -38,14 +37,7 @@ class ResetTest : public testing::TestWithParam<Variant> {
     fabric.receiver_qps[0].connect(fabric.sender_qps[0].address());
   }
 };
-INSTANTIATE_TEST_SUITE_P(Variants, ResetTest,
-                         testing::Combine(testing::Values(CompletionMode::kEvery,
-                                                          CompletionMode::kTail),
-                                          testing::Values(NicHandler::kDirect, NicHandler::kProxy)),
-                         [](const auto& variant) {
-                           return std::string(completion_mode_name(std::get<0>(variant.param))) +
-                                  "_" + nic_handler_name(std::get<1>(variant.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Variants, ResetTest, test::all_variants(), test::variant_name);
 
 TEST_P(ResetTest, WorksAgainAfterAnErrorFiftyTimes) {
   ManualFabric fabric(options());

@@ -28,6 +28,7 @@
 #include "support/manual_memory.hpp"
 #include "support/scale.hpp"
 #include "support/threads_fabric.hpp"
+#include "support/variants.hpp"
 #include "verbs/software_nic.hpp"
 
 namespace peal {
@@ -116,21 +117,12 @@ Status post(SendQueue<M, S>& queue, std::uint64_t k, const Names& near, const Na
   }
 }
 
-using Variant = std::tuple<CompletionMode, NicHandler>;
-
-class WorkInFlight : public testing::TestWithParam<Variant> {
+class WorkInFlight : public testing::TestWithParam<test::Variant> {
  protected:
   CompletionMode completion() const { return std::get<0>(GetParam()); }
   NicHandler handler() const { return std::get<1>(GetParam()); }
 };
-INSTANTIATE_TEST_SUITE_P(Variants, WorkInFlight,
-                         testing::Combine(testing::Values(CompletionMode::kEvery,
-                                                          CompletionMode::kTail),
-                                          testing::Values(NicHandler::kDirect, NicHandler::kProxy)),
-                         [](const auto& variant) {
-                           return std::string(completion_mode_name(std::get<0>(variant.param))) +
-                                  "_" + nic_handler_name(std::get<1>(variant.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(Variants, WorkInFlight, test::all_variants(), test::variant_name);
 
 // Stepped by hand, so that a message stands still between any two of its packets.
 struct ManualCycle {
