@@ -21,7 +21,7 @@ struct ManualMemory : CpuMemory {
   }
 
   static std::uint64_t now_ns() { return hooks().now_ns; }
-  static void pause(std::uint32_t) {
+  static void pause(std::uint32_t, std::uint64_t = 0) {
     hooks().now_ns += hooks().ns_per_pause;
     if (hooks().on_pause) hooks().on_pause();
   }

@@ -21,7 +21,7 @@ class Wait {
   PEAL_HOST_DEVICE bool turn_until_deadline() {
     if (!started_) start_ns_ = M::now_ns();
     started_ = true;
-    M::pause(turn_);
+    M::pause(turn_, deadline_ns());
     ++turn_;
     if (turn_ > kTurnsPerClock && turn_ % kTurnsPerClock != 0) return false;
     return M::now_ns() - start_ns_ >= timeout_ns_;
@@ -29,6 +29,11 @@ class Wait {
 
  private:
   static constexpr std::uint32_t kTurnsPerClock = 16;
+
+  PEAL_HOST_DEVICE std::uint64_t deadline_ns() const {
+    const std::uint64_t end = start_ns_ + timeout_ns_;
+    return end < start_ns_ ? ~std::uint64_t{0} : end;
+  }
 
   std::uint64_t timeout_ns_;
   std::uint64_t start_ns_ = 0;

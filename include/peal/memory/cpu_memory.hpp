@@ -193,9 +193,10 @@ struct CpuMemory {
     return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u +
            static_cast<std::uint64_t>(t.tv_nsec);
   }
-  // One turn of a polling loop, the `turn`-th in a row without success. Yields when the wait grows
+  // One turn of a polling loop, the `turn`-th in a row without success, that ends at `until_ns`; a
+  // policy may sleep until then if nothing that was polled changes. Yields when the wait grows
   // long: with fewer cores than threads, what is waited for may need this one.
-  static void pause(std::uint32_t turn) {
+  static void pause(std::uint32_t turn, std::uint64_t /*until_ns*/ = 0) {
     if (turn < kTurnsBeforeYield) {
 #if defined(__x86_64__)
       __builtin_ia32_pause();
