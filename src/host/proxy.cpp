@@ -8,23 +8,9 @@
 #include "host/idle.hpp"
 #include "peal/host/error.hpp"
 #include "peal/memory/cpu_memory.hpp"
-#include "peal/mlx5/doorbell.hpp"
 
 namespace peal::host {
 namespace {
-
-// Any change is rung: indices that agree in their low bits are different indices.
-bool ring_if_told(ProxyQueue& q) {
-  const std::uint64_t pi = CpuMemory::load_proxy_pi_acquire(&q.word->pi);  // MO-11
-  if (pi == q.rung) return false;
-  q.rung = pi;
-  // Before the doorbell, so that nobody who learns of these WQEs from the NIC finds it uncounted.
-  CpuMemory::store_relaxed(&q.word->doorbells, q.word->doorbells + 1);
-  CpuMemory::store_dbrec_after_wqes(q.dbrec, mlx5::encode_dbrec(pi), FenceScope::kSystem);  // MO-1
-  CpuMemory::ring_doorbell_after_dbrec(q.doorbell, mlx5::encode_doorbell(pi, q.qpn),
-                                       FenceScope::kSystem);  // MO-2
-  return true;
-}
 
 void pass_the_time(const IdleTurn& turn) {
   switch (turn.kind) {
@@ -58,7 +44,7 @@ void Proxy::remove(const ProxyWord* word) noexcept {
 bool Proxy::progress() {
   const auto lock = lock_.lock_pass();
   bool rang = false;
-  for (ProxyQueue& q : queues_) rang |= ring_if_told(q);
+  for (ProxyQueue& q : queues_) rang |= ring_if_told<CpuMemory>(q);
   return rang;
 }
 

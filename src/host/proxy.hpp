@@ -8,19 +8,9 @@
 #include <vector>
 
 #include "host/pass_lock.hpp"
-#include "peal/core/types.hpp"
-#include "peal/device/queue_handle.hpp"
+#include "host/proxy_ring.hpp"
 
 namespace peal::host {
-
-// What the proxy rings, and from which index on. The words must live until remove() has returned.
-struct ProxyQueue {
-  ProxyWord* word = nullptr;
-  std::uint32_t* dbrec = nullptr;
-  std::uint64_t* doorbell = nullptr;  // as the CPU reaches it
-  Qpn qpn;
-  std::uint64_t rung = 0;  // the last index that the NIC knows
-};
 
 // Any thread. Its own thread starts with the first queue and is joined by the destructor.
 class Proxy {
