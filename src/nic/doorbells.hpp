@@ -29,12 +29,14 @@ struct SendQueues {
 template <class M>
 class Doorbells {
  public:
-  Doorbells(const Tables& tables, SendQueues& queues, const RuleBook& rules, DoorbellSource source)
-      : tables_(tables), queues_(queues), rules_(rules), source_(source) {}
+  // `grace_ns`: how long a doorbell and its record may disagree.
+  Doorbells(const Tables& tables, SendQueues& queues, const RuleBook& rules, DoorbellSource source,
+            std::uint64_t grace_ns)
+      : tables_(tables), queues_(queues), rules_(rules), source_(source), grace_ns_(grace_ns) {}
 
   // Takes the last ring of the page of this QP. Acts only on a ring: the record alone starts
   // nothing.
-  bool look(std::uint32_t qp_index) {
+  bool look(std::uint32_t qp_index, std::uint64_t now_ns) {
     const QpEntry& any = tables_.qps[qp_index];
     const std::uint64_t word = take(tables_.uars[any.uar]);
     if (word == 0) return false;
@@ -53,27 +55,31 @@ class Doorbells {
         rung(qp, s, doorbell.pi());
       } else {
         // The word keeps only the last value: a doorbell of another QP of this page may have been
-        // overwritten, and its record still tells.
+        // overwritten, and its record still tells. No ring that was taken orders that record, so
+        // that it may be seen later.
         announce_from_record(qp, s);
+        s.neighbour_rang_ns = now_ns;
+        s.neighbour_rang = true;
       }
     }
     return true;
   }
 
-  // Reads the record again where it lags behind a ring and is what is believed.
-  void catch_up(const QpEntry& qp, SendState& s) {
-    if (s.catching_up) announce_from_record(qp, s);
+  // Reads the record again where it lags behind a ring and is what is believed, and for a grace
+  // period where a ring may have been overwritten.
+  void catch_up(const QpEntry& qp, SendState& s, std::uint64_t now_ns) {
+    if (s.neighbour_rang && now_ns - s.neighbour_rang_ns >= grace_ns_) s.neighbour_rang = false;
+    if (s.catching_up || s.neighbour_rang) announce_from_record(qp, s);
   }
 
   // Holds the record against the rings once a grace period: the rule for which the QP must end, or
   // kNone. A record that no doorbell follows starts no work, ever.
-  Refusal check_record(const QpEntry& qp, SendState& s, std::uint64_t now_ns,
-                       std::uint64_t grace_ns) {
+  Refusal check_record(const QpEntry& qp, SendState& s, std::uint64_t now_ns) {
     if (!s.record_check.due(now_ns)) return Refusal::kNone;
     const std::uint16_t record = mlx5::decode_dbrec(M::load_dbrec_acquire(qp.dbrec));  // MO-1
     const std::uint64_t rung = s.catching_up ? s.rung : s.posted;
     Refusal why = Refusal::kNone;
-    switch (s.record_check.look(record, rung, now_ns, grace_ns)) {
+    switch (s.record_check.look(record, rung, now_ns, grace_ns_)) {
       case RecordCheck::Verdict::kAgree: return Refusal::kNone;
       case RecordCheck::Verdict::kRecordWithoutDoorbell:
         why = Refusal::kRecordWithoutDoorbell;
@@ -139,6 +145,7 @@ class Doorbells {
   SendQueues& queues_;
   const RuleBook& rules_;
   DoorbellSource source_;
+  std::uint64_t grace_ns_;
 };
 
 }  // namespace peal::nic

@@ -36,7 +36,7 @@ class Requester {
         rules_(rules),
         options_(options),
         cq_writer_(tables, rules),
-        doorbells_(tables, queues_, rules, options.doorbell_source) {}
+        doorbells_(tables, queues_, rules, options.doorbell_source, options.grace_ns) {}
 
   // ---- Control, between steps ------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ class Requester {
   }
 
   void destroy(std::uint32_t qp_index) {
-    doorbells_.look(qp_index);  // a neighbour on its page may have rung last
+    doorbells_.look(qp_index, now_ns_);  // a neighbour on its page may have rung last
     stop_sending(tables_.qps[qp_index], *queues_.states[qp_index]);
     queues_.states[qp_index].reset();
     std::erase(queues_.active, qp_index);
@@ -123,13 +123,14 @@ class Requester {
 
   bool step(std::uint64_t now_ns) {
     bool worked = false;
-    for (const std::uint32_t i : queues_.active) worked |= doorbells_.look(i);
+    now_ns_ = now_ns;
+    for (const std::uint32_t i : queues_.active) worked |= doorbells_.look(i, now_ns);
     for (const std::uint32_t i : queues_.active) {
       QpEntry& qp = tables_.qps[i];
       SendState& s = *queues_.states[i];
-      doorbells_.catch_up(qp, s);
+      doorbells_.catch_up(qp, s, now_ns);
       if (qp.state == QpState::kRts) {
-        const Refusal why = doorbells_.check_record(qp, s, now_ns, options_.grace_ns);
+        const Refusal why = doorbells_.check_record(qp, s, now_ns);
         if (why != Refusal::kNone) end(qp, s, why);
       }
       if (qp.answer_timeout_ns() != 0) check_answer(qp, s, now_ns);
@@ -618,6 +619,7 @@ class Requester {
   CqWriter<M> cq_writer_;
   SendQueues queues_;
   Doorbells<M> doorbells_;
+  std::uint64_t now_ns_ = 0;  // of the last step
 };
 
 }  // namespace peal::nic

@@ -58,6 +58,9 @@ struct SendState {
   // With the record believed: what was rung, where the record has not caught up with it.
   std::uint64_t rung = 0;
   bool catching_up = false;
+  // When another QP of the page rang, in a way that may have hidden a ring of this one.
+  std::uint64_t neighbour_rang_ns = 0;
+  bool neighbour_rang = false;
 
   // Fetched and not yet completed, in order; free-running positions.
   std::vector<Outstanding> outstanding;

@@ -197,6 +197,34 @@ TEST(SharedUar, RecordRecoversADoorbellThatAnotherOverwrote) {
   EXPECT_EQ(fabric.second_counters().doorbells, 1u);
 }
 
+// The ring that overwrites orders nothing of the one that it overwrites, whose record may be seen
+// late: it is looked for until the grace period is over.
+TEST(SharedUar, RecordOfAnOverwrittenDoorbellMayBeSeenLater) {
+  SharedPage fabric;
+  fabric.qp.write(fabric.write(0, 0, 64));
+  fabric.qp.ring();
+  fabric.second.post(fabric.write(64, 64, 64));
+  fabric.settle();
+  EXPECT_EQ(fabric.second.poll_all().size(), 1u);
+  EXPECT_FALSE(fabric.qp.poll());
+  fabric.now_ns += fabric.sender.options().record_grace_ns - 1;
+  fabric.qp.record();
+  fabric.settle();
+  EXPECT_EQ(fabric.qp.poll_all().size(), 1u);
+  EXPECT_TRUE(fabric.arrived(0, 0, 128));
+}
+
+TEST(SharedUar, RecordAfterTheGracePeriodOfANeighboursRingStartsNothing) {
+  SharedPage fabric;
+  fabric.second.post(fabric.write(64, 64, 64));
+  fabric.settle();
+  fabric.now_ns += fabric.sender.options().record_grace_ns;
+  fabric.qp.write(fabric.write(0, 0, 64));
+  fabric.qp.record();
+  fabric.settle();
+  EXPECT_FALSE(fabric.qp.poll());
+}
+
 // The original's order of stores: its second ring has the value of its first, which the NIC has
 // taken by then, and so it seems to be no news. But it has overwritten another QP's ring.
 TEST(SharedUar, SecondRingOfAValueAlreadyTakenLosesNoNeighboursRing) {
