@@ -456,7 +456,8 @@ class Requester {
     if (atomic != (o->operation == Operation::kAtomic)) return bad();
     if (atomic) {
       if (in.psn != o->first_psn) return bad();
-      std::memcpy(o->local, &in.original, o->completion.bytes);
+      M::copy_payload(o->local, reinterpret_cast<const std::byte*>(&in.original),
+                      o->completion.bytes);
       return answered(s, *o, now_ns);
     }
     const std::uint32_t left = o->completion.bytes - o->received;
