@@ -250,7 +250,7 @@ std::unique_ptr<QueuePair::Impl> QueuePair::Impl::make(const Context& context,
   *impl->dbrec_send_word() = mlx5::encode_dbrec(options.first_wqe_index);
   impl->make_cq();
   impl->make_qp();
-  impl->psn = random_psn();
+  impl->psn = options.first_psn.value_or(random_psn());
   // The CQ counts from 0, whatever the first WQE's index is.
   impl->cq_base = 0 - options.first_wqe_index;
   impl->add_to_proxy();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "peal/core/types.hpp"
 #include "peal/device/queue_handle.hpp"
@@ -23,6 +24,9 @@ struct QueuePairOptions {
   std::uint8_t ack_timeout = 18;
   std::uint8_t retry_count = 6;
   CompletionMode completion = CompletionMode::kEvery;
+  // PSN of the first packet that it will send. Absent: drawn at random, as it should be wherever a
+  // packet of an earlier queue pair may still arrive.
+  std::optional<Psn> first_psn = {};
 };
 
 // What the peer must know to connect.
