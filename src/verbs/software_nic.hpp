@@ -1,4 +1,4 @@
-// A software ConnectX of CPU memory with the verbs table over it, ready for an engine.
+// A software ConnectX with the verbs table over it, ready for an engine.
 #pragma once
 
 #include <memory>
@@ -17,12 +17,14 @@ extern template class Core<CpuMemory>;
 
 namespace peal::verbs {
 
-// The engine given to provider() must step step() and outlive every context on it.
-class SoftwareNic {
+// Of memory as the policy `M` sees it. The engine given to provider() must step step() and outlive
+// every context on it.
+template <class M>
+class SoftwareNicOf {
  public:
-  SoftwareNic(const nic::CoreOptions& options, link::Link& link) : core_(options, link) {}
+  SoftwareNicOf(const nic::CoreOptions& options, link::Link& link) : core_(options, link) {}
 
-  nic::Core<CpuMemory>& core() { return core_; }
+  nic::Core<M>& core() { return core_; }
   engine::Step step() {
     return [this](std::uint64_t now_ns) { return core_.step(now_ns); };
   }
@@ -33,7 +35,9 @@ class SoftwareNic {
   }
 
  private:
-  nic::Core<CpuMemory> core_;
+  nic::Core<M> core_;
 };
+
+using SoftwareNic = SoftwareNicOf<CpuMemory>;
 
 }  // namespace peal::verbs

@@ -3,7 +3,8 @@
 //
 //   struct Harness {
 //     using Memory = ...;
-//     engine::Engine& run(verbs::SoftwareNic& a, verbs::SoftwareNic& b);  // until destroyed
+//     using Nic = verbs::SoftwareNicOf<...>;
+//     engine::Engine& run(Nic& a, Nic& b);  // until destroyed
 //   };
 #pragma once
 
@@ -37,6 +38,7 @@ template <class Harness>
 class ConformanceFabric {
  public:
   using Memory = typename Harness::Memory;
+  using Nic = typename Harness::Nic;
   using Queue = SendQueue<Memory, Sharing::kExclusive>;
 
   explicit ConformanceFabric(const ConformanceOptions& o = {})
@@ -69,8 +71,8 @@ class ConformanceFabric {
   }
 
   link::Loopback loopback;
-  verbs::SoftwareNic sender_nic;
-  verbs::SoftwareNic receiver_nic;
+  Nic sender_nic;
+  Nic receiver_nic;
   Harness harness;
   engine::Engine& engine;
   Context sender;

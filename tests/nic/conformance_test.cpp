@@ -13,11 +13,12 @@ namespace {
 // A pause steps both NICs: one thread, virtual time.
 struct ManualHarness {
   using Memory = ManualMemory;
+  using Nic = verbs::SoftwareNic;
   ManualHarness() = default;
   ~ManualHarness() { ManualMemory::hooks() = {}; }
   ManualHarness(const ManualHarness&) = delete;
   ManualHarness& operator=(const ManualHarness&) = delete;
-  engine::Engine& run(verbs::SoftwareNic& a, verbs::SoftwareNic& b) {
+  engine::Engine& run(Nic& a, Nic& b) {
     engine.add(a.step());
     engine.add(b.step());
     ManualMemory::hooks() = {};
@@ -32,7 +33,8 @@ struct ManualHarness {
 
 struct ThreadsHarness {
   using Memory = CpuMemory;
-  engine::Engine& run(verbs::SoftwareNic& a, verbs::SoftwareNic& b) {
+  using Nic = verbs::SoftwareNic;
+  engine::Engine& run(Nic& a, Nic& b) {
     engine = std::make_unique<engine::ThreadsEngine>(std::vector<engine::Step>{a.step(), b.step()});
     return *engine;
   }
