@@ -1,0 +1,7 @@
+#include "sim/sim_nic.hpp"
+
+namespace peal::nic {
+
+template class Core<sim::SimMemory>;
+
+}  // namespace peal::nic
