@@ -9,6 +9,7 @@
 
 #include "cli/decode.hpp"
 #include "cli/devices.hpp"
+#include "cli/explore.hpp"
 #include "cli/report.hpp"
 #include "ladder/options.hpp"
 #include "ladder/parse.hpp"
@@ -211,10 +212,10 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", PEAL_VERSION " (" PEAL_COMMIT ")");
   app.require_subcommand(1);
   app.footer(
-      "Exit status: 0 all validated; 1 wrong payload; 2 wrong usage, or a fault never reached;\n"
-      "3 completion error, or a decoded one; 4 deadline passed or peer lost; 5 the machine lacks "
-      "something;\n"
-      "130 interrupted.");
+      "Exit status: 0 all validated; 1 wrong payload, or a seed that found something; 2 wrong "
+      "usage, or a\nfault never reached; 3 completion error, or a decoded one; 4 deadline passed "
+      "or "
+      "peer lost; 5 the\nmachine lacks something; 130 interrupted.");
 
   LadderArguments arguments;
   Output output;
@@ -259,6 +260,9 @@ int run(int argc, char** argv) {
   DecodeArguments decode;
   add_decode_commands(app, decode);
 
+  ExploreArguments explore;
+  add_explore_command(app, explore);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {
@@ -280,6 +284,7 @@ int run(int argc, char** argv) {
     if (command == "client") {
       return run_client_command(arguments, host, port, output, counters);
     }
+    if (command == "explore") return run_explore_command(explore);
     if (command.starts_with("decode")) return run_decode_command(command, decode);
     return run_server_command(arguments, bind, port, once, timeout);
   } catch (const ladder::UsageError& e) {

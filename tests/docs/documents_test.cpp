@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "nic/refusal.hpp"
+#include "sim/plants.hpp"
 
 namespace peal::nic {
 namespace {
@@ -222,6 +223,18 @@ TEST(TroubleshootingDocument, NamesOnlyRulesThatAre) {
     }
   }
   EXPECT_GT(named, 20u);
+}
+
+TEST(SimulationDocument, HasARowForEachPlant) {
+  std::vector<Cells> expected;
+  for (const sim::PlantName& p : sim::all_plants()) {
+    expected.push_back({"`" + std::string(p.name) + "`", std::string(p.what)});
+  }
+  std::vector<Cells> found;
+  for (const Table& table : tables_of(document("SIMULATION.md"))) {
+    if (table.column("plant") == 0) found = table.rows;
+  }
+  EXPECT_EQ(found, expected);
 }
 
 }  // namespace

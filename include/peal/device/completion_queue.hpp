@@ -8,6 +8,7 @@
 #include "peal/core/status.hpp"
 #include "peal/device/queue_handle.hpp"
 #include "peal/device/wait.hpp"
+#include "peal/memory/planted.hpp"
 
 namespace peal {
 
@@ -40,7 +41,9 @@ class CompletionQueue {
     } else {
       switch (look_at(ticket)) {
         case Entry::kSuccess: advance_completed(ticket + 1); return Status::kOk;
-        case Entry::kError: latch_first_error(); break;
+        case Entry::kError:
+          latch_first_error(planted<M>(LogicPlant::kFirstError) ? ticket : completed());
+          break;
         case Entry::kNotWritten: break;
       }
     }
@@ -86,9 +89,11 @@ class CompletionQueue {
     // MO-4
     const mlx5::CqeOwnerWord seen = mlx5::decode_cqe_owner_word(
         M::load_cqe_owner_acquire(&entry_of(index)->word[mlx5::kCqeOwnerWord], q_.fence_scope));
-    if (seen.opcode == mlx5::CqeOpcode::kInvalid || seen.owner != owner) return Entry::kNotWritten;
+    if (seen.opcode == mlx5::CqeOpcode::kInvalid) return Entry::kNotWritten;
     // An entry two laps on has this lap's owner bit: the counter tells them apart.
-    if (seen.wqe_counter != static_cast<std::uint16_t>(index)) return Entry::kNotWritten;
+    const bool of_this_lap =
+        seen.owner == owner && seen.wqe_counter == static_cast<std::uint16_t>(index);
+    if (!of_this_lap && !planted<M>(LogicPlant::kOwnerLap)) return Entry::kNotWritten;
     return seen.opcode == mlx5::CqeOpcode::kRequester ? Entry::kSuccess : Entry::kError;
   }
 
@@ -102,8 +107,7 @@ class CompletionQueue {
 
   // After an error every later WQE is flushed, so the entry that was looked at need not be the
   // first: the cause stands at the first error above `completed`.
-  PEAL_HOST_DEVICE void latch_first_error() {
-    const std::uint64_t from = completed();
+  PEAL_HOST_DEVICE void latch_first_error(std::uint64_t from) {
     for (std::uint64_t i = from; i != from + q_.depth; ++i) {
       const Entry entry = look_at(i);
       if (entry == Entry::kNotWritten) return;

@@ -10,6 +10,7 @@
 #include "peal/device/completion_queue.hpp"
 #include "peal/device/queue_handle.hpp"
 #include "peal/device/wait.hpp"
+#include "peal/memory/planted.hpp"
 #include "peal/mlx5/doorbell.hpp"
 
 namespace peal {
@@ -44,7 +45,7 @@ class SendQueue {
       const std::uint64_t first = load_reserved();
       const std::uint64_t done = completions_.completed();
       if (first < done) continue;  // read before others went on
-      if (first + n - done <= q_.depth) {
+      if (first + n - done <= q_.depth || planted<M>(LogicPlant::kCreditCheck)) {
         if (take(first, n)) {
           *out = Reservation{first, n};
           return Status::kOk;
@@ -162,22 +163,39 @@ class SendQueue {
 
   PEAL_HOST_DEVICE void publish_combining(const Reservation& r) {
     M::mark_ready_release(&q_.marks[r.first & (q_.depth - 1)], r.end(), kScope);  // MO-5
+    if (planted<M>(LogicPlant::kTryLockCombiner)) return combine_under_tried_lock();
     // Whoever finds the count at zero combines; the others leave, and are rung for.
     if (M::add_pending_acq_rel(&q_.state->pending, 1, kScope) != 0) return;  // MO-6
     for (;;) {
       const std::uint64_t n = M::load_pending_acquire(&q_.state->pending, kScope);  // MO-6
-      std::uint64_t ready = M::load_relaxed(&q_.state->rung);
-      const std::uint64_t rung = ready;
-      for (;;) {
-        // A mark of an earlier lap ends at or below this slot's index.
-        const std::uint64_t mark =
-            M::load_mark_acquire(&q_.marks[ready & (q_.depth - 1)], kScope);  // MO-5
-        if (mark <= ready) break;
-        ready = mark;
-      }
+      const std::uint64_t rung = M::load_relaxed(&q_.state->rung);
+      const std::uint64_t ready = end_of_marks(rung);
       if (ready != rung) announce(ready);
       if (M::subtract_pending_acq_rel(&q_.state->pending, n, kScope) == n) return;  // MO-6
     }
+  }
+
+  // The end of the prefix of written WQEs, from `ready` on.
+  PEAL_HOST_DEVICE std::uint64_t end_of_marks(std::uint64_t ready) const {
+    for (;;) {
+      // A mark of an earlier lap ends at or below this slot's index.
+      const std::uint64_t mark =
+          M::load_mark_acquire(&q_.marks[ready & (q_.depth - 1)], kScope);  // MO-5
+      if (mark <= ready) return ready;
+      ready = mark;
+    }
+  }
+
+  // Planted: without a count, the look at who came in the meantime may come too early.
+  PEAL_HOST_DEVICE void combine_under_tried_lock() {
+    std::uint64_t ready = 0;
+    do {
+      if (!M::try_lock_acquire(&q_.state->ring_lock, kScope)) return;
+      const std::uint64_t rung = M::load_relaxed(&q_.state->rung);
+      ready = end_of_marks(rung);
+      if (ready != rung) announce(ready);
+      M::unlock_release(&q_.state->ring_lock, kScope);
+    } while (end_of_marks(ready) != ready);
   }
 
   QueueHandle q_;
