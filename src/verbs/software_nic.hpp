@@ -30,8 +30,14 @@ class SoftwareNicOf {
   }
 
   Provider provider(engine::Engine& engine, RefuseHook refuse = {}) {
-    auto verbs = std::make_shared<SoftwareVerbs>(engine, core_.commands(), refuse);
-    return {std::move(verbs), std::make_shared<HostMemory>(std::move(refuse))};
+    auto memory = std::make_shared<HostMemory>(refuse);
+    return provider(engine, std::move(memory), std::move(refuse));
+  }
+  // The NIC must reach `memory` as its policy expects.
+  Provider provider(engine::Engine& engine, std::shared_ptr<DeviceMemory> memory,
+                    RefuseHook refuse = {}) {
+    return {std::make_shared<SoftwareVerbs>(engine, core_.commands(), std::move(refuse)),
+            std::move(memory)};
   }
 
  private:

@@ -23,7 +23,6 @@ if(PEAL_CLANGXX)
   add_test(NAME Headers.CompileAloneWithClang
            COMMAND ${CMAKE_CURRENT_LIST_DIR}/compile_alone.sh ${PEAL_CLANGXX})
 endif()
-find_program(PEAL_NVCC nvcc HINTS /usr/local/cuda/bin)
 if(PEAL_NVCC)
   add_test(NAME Headers.CompileForDeviceWithNvcc
            COMMAND ${CMAKE_CURRENT_LIST_DIR}/compile_alone.sh ${PEAL_NVCC})

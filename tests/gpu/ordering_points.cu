@@ -1,0 +1,82 @@
+// One function for each ordering point and scope, and the submissions that are made of them:
+// compiled to PTX, which tests/gpu/ptx_test.cpp reads. Never run.
+#include "peal/device/put.hpp"
+#include "peal/memory/gpu_memory.hpp"
+
+namespace {
+
+using M = peal::GpuMemory;
+using peal::FenceScope;
+
+}  // namespace
+
+#define PEAL_FOR_SCOPES(name, parameters, call)       \
+  extern "C" __global__ void name##_cta parameters {  \
+    constexpr FenceScope scope = FenceScope::kBlock;  \
+    call;                                             \
+  }                                                   \
+  extern "C" __global__ void name##_gpu parameters {  \
+    constexpr FenceScope scope = FenceScope::kDevice; \
+    call;                                             \
+  }                                                   \
+  extern "C" __global__ void name##_sys parameters {  \
+    constexpr FenceScope scope = FenceScope::kSystem; \
+    call;                                             \
+  }
+
+PEAL_FOR_SCOPES(store_dbrec_after_wqes, (std::uint32_t * p, std::uint32_t v),
+                M::store_dbrec_after_wqes(p, v, scope))
+PEAL_FOR_SCOPES(ring_doorbell_after_dbrec, (std::uint64_t * p, std::uint64_t v),
+                M::ring_doorbell_after_dbrec(p, v, scope))
+PEAL_FOR_SCOPES(ring_doorbell_after_wqes, (std::uint64_t * p, std::uint64_t v),
+                M::ring_doorbell_after_wqes(p, v, scope))
+PEAL_FOR_SCOPES(load_cqe_owner_acquire, (const std::uint32_t* p, std::uint32_t* to),
+                *to = M::load_cqe_owner_acquire(p, scope))
+PEAL_FOR_SCOPES(mark_ready_release, (std::uint64_t * p, std::uint64_t v),
+                M::mark_ready_release(p, v, scope))
+PEAL_FOR_SCOPES(load_mark_acquire, (const std::uint64_t* p, std::uint64_t* to),
+                *to = M::load_mark_acquire(p, scope))
+PEAL_FOR_SCOPES(add_pending_acq_rel, (std::uint64_t * p, std::uint64_t* to),
+                *to = M::add_pending_acq_rel(p, 1, scope))
+PEAL_FOR_SCOPES(subtract_pending_acq_rel, (std::uint64_t * p, std::uint64_t* to),
+                *to = M::subtract_pending_acq_rel(p, 1, scope))
+PEAL_FOR_SCOPES(load_pending_acquire, (const std::uint64_t* p, std::uint64_t* to),
+                *to = M::load_pending_acquire(p, scope))
+PEAL_FOR_SCOPES(store_ready_release, (std::uint64_t * p, std::uint64_t v),
+                M::store_ready_release(p, v, scope))
+PEAL_FOR_SCOPES(load_ready_acquire, (const std::uint64_t* p, std::uint64_t* to),
+                *to = M::load_ready_acquire(p, scope))
+PEAL_FOR_SCOPES(advance_completed_release, (std::uint64_t * p, std::uint64_t v),
+                M::advance_completed_release(p, v, scope))
+PEAL_FOR_SCOPES(load_completed_acquire, (const std::uint64_t* p, std::uint64_t* to),
+                *to = M::load_completed_acquire(p, scope))
+PEAL_FOR_SCOPES(try_lock_acquire, (std::uint32_t * p, std::uint64_t* to),
+                *to = M::try_lock_acquire(p, scope) ? 1 : 0)
+PEAL_FOR_SCOPES(unlock_release, (std::uint32_t * p), M::unlock_release(p, scope))
+PEAL_FOR_SCOPES(latch_release, (std::uint64_t * p, std::uint64_t v), M::latch_release(p, v, scope))
+PEAL_FOR_SCOPES(load_latch_acquire, (const std::uint64_t* p, std::uint64_t* to),
+                *to = M::load_latch_acquire(p, scope))
+PEAL_FOR_SCOPES(store_proxy_pi_release, (std::uint64_t * p, std::uint64_t v),
+                M::store_proxy_pi_release(p, v, scope))
+PEAL_FOR_SCOPES(load_signal_acquire, (const std::uint64_t* p, std::uint64_t* to),
+                *to = M::load_signal_acquire(p, scope))
+
+extern "C" __global__ void store_wqe_segment(peal::mlx5::Words16* p, peal::mlx5::Words16 v) {
+  M::store_wqe_segment(p, v, peal::Sharing::kDevice);
+}
+
+// A whole submission of one WQE, where the queue's handle says system scope.
+template <peal::DoorbellOrder D>
+__device__ void submit(peal::QueueHandle q, peal::Put put) {
+  q.fence_scope = FenceScope::kSystem;
+  q.proxy = nullptr;
+  peal::SendQueue<M, peal::Sharing::kExclusive> queue(q, {D, peal::PublishOrder::kCombine});
+  peal::write_wqe(queue, 0, put);
+  queue.publish({0, 1});
+}
+extern "C" __global__ void submit_record_ring(peal::QueueHandle q, peal::Put put) {
+  submit<peal::DoorbellOrder::kRecordRing>(q, put);
+}
+extern "C" __global__ void submit_ring_record_ring(peal::QueueHandle q, peal::Put put) {
+  submit<peal::DoorbellOrder::kRingRecordRing>(q, put);
+}

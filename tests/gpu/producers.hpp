@@ -1,0 +1,63 @@
+// Kernels whose threads are producers, as the tests launch them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "peal/device/put.hpp"
+
+namespace peal::test {
+
+// What each producer does: puts, one after the other or in a window, each to a place of its own.
+struct Job {
+  std::uint64_t source = 0;  // of producer 0's first PUT; the others' follow
+  Lkey lkey;
+  std::uint64_t target = 0;
+  Rkey rkey;
+  std::uint32_t bytes = 0;
+  std::uint32_t puts = 0;  // of each producer
+  std::uint32_t window = 1;
+  std::uint32_t batch = 1;
+  std::uint32_t producers = 1;
+  std::uint32_t queues = 1;
+  std::uint64_t timeout_ns = kDefaultTimeoutNs;
+  SubmitOptions submit;
+  Sharing sharing = Sharing::kDevice;
+  bool signals = false;      // each PUT with a signal behind it
+  std::uint64_t signal = 0;  // of producer 0; the others' follow, 64 bytes apart
+  Sink sink;
+};
+
+// What became of a producer.
+struct Outcome {
+  Status status = Status::kOk;
+  std::uint64_t posted = 0;
+  std::uint64_t completed = 0;
+  std::uint64_t started_ns = 0;  // by the GPU's timer
+  std::uint64_t ended_ns = 0;
+};
+
+// Empty where a GPU can be used; otherwise why not.
+std::string why_no_gpu();
+
+// One thread a producer: of blocks of their own, or where the sharing is block, of one. Returns
+// when all have ended. Throws std::runtime_error where CUDA does.
+std::vector<Outcome> run_producers(const std::vector<QueueHandle>& queues, const Job& job);
+
+// Host memory that the GPU reaches.
+class Pinned {
+ public:
+  explicit Pinned(std::size_t bytes);
+  ~Pinned();
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+}  // namespace peal::test
