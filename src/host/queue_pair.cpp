@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "host/context_impl.hpp"
 #include "host/devx.hpp"
@@ -55,8 +56,14 @@ struct QueuePair::Impl {
   Impl& operator=(const Impl&) = delete;
   ~Impl();
 
+  // The host touches device memory by these alone: it may have no other way to reach it. Each
+  // throws Error that names `what`.
+  void copy_to(void* device, const void* from, std::size_t bytes, const char* what) const;
+  void copy_from(void* to, const void* device, std::size_t bytes, const char* what) const;
+  std::uint64_t rung() const;
   void make_counters();
   void start_counters_at(std::uint64_t index);
+  void start_cq() const;
   void add_to_proxy();
   bool drained() const;
   void make_uar();
@@ -119,16 +126,47 @@ void QueuePair::Impl::make_counters() {
     if (word == nullptr) throw system_error(errno, "allocating a queue's word for the proxy");
     proxy_word = static_cast<ProxyWord*>(word);
   }
-  start_counters_at(options.first_wqe_index);
+}
+
+void QueuePair::Impl::copy_to(void* device, const void* from, std::size_t bytes,
+                              const char* what) const {
+  const int error = context.impl().memory().copy_to_device(device, from, bytes);
+  if (error != 0) throw system_error(error, std::string("copying a queue's ") + what);
+}
+
+void QueuePair::Impl::copy_from(void* to, const void* device, std::size_t bytes,
+                                const char* what) const {
+  const int error = context.impl().memory().copy_from_device(to, device, bytes);
+  if (error != 0) throw system_error(error, std::string("copying a queue's ") + what);
+}
+
+std::uint64_t QueuePair::Impl::rung() const {
+  std::uint64_t index = 0;
+  copy_from(&index, &state->rung, sizeof index, "counters");
+  return index;
 }
 
 void QueuePair::Impl::start_counters_at(std::uint64_t index) {
   first_index = index;
-  new (state) QueueState{};
-  state->reserved = state->ready = state->rung = state->completed = index;
+  QueueState start;
+  start.reserved = start.ready = start.rung = start.completed = index;
+  copy_to(state, &start, sizeof start, "counters");
   // No mark may lie above any counter.
-  std::fill_n(marks, options.depth, std::uint64_t{0});
-  if (proxy_word != nullptr) new (proxy_word) ProxyWord{.pi = index};
+  const std::vector<std::uint64_t> none(options.depth);
+  copy_to(marks, none.data(), none.size() * sizeof none[0], "marks");
+  const ProxyWord word{.pi = index};
+  if (proxy_word != nullptr) copy_to(proxy_word, &word, sizeof word, "word for the proxy");
+  const std::uint32_t record = mlx5::encode_dbrec(index);
+  copy_to(dbrec_send_word(), &record, sizeof record, "record");
+}
+
+// So that each entry is seen to be not yet written.
+void QueuePair::Impl::start_cq() const {
+  std::vector<mlx5::Cqe> entries(options.depth);
+  for (mlx5::Cqe& entry : entries) {
+    entry.word[mlx5::kCqeOwnerWord] = swap_bytes(std::uint32_t{mlx5::kInitialOpOwn});
+  }
+  copy_to(cq.memory, entries.data(), entries.size() * mlx5::kCqeBytes, "CQ");
 }
 
 void QueuePair::Impl::add_to_proxy() {
@@ -137,7 +175,7 @@ void QueuePair::Impl::add_to_proxy() {
                              .dbrec = dbrec_send_word(),
                              .doorbell = uar->cpu_register(),
                              .qpn = qpn,
-                             .rung = proxy_word->pi});
+                             .rung = first_index});
 }
 
 // A mapping that fails now is an error: who rings was decided when the context was opened.
@@ -162,10 +200,7 @@ void QueuePair::Impl::make_ring(Ring* ring, std::size_t bytes, const char* what)
 
 void QueuePair::Impl::make_cq() {
   make_ring(&cq, std::size_t{options.depth} * mlx5::kCqeBytes, "completion queue");
-  auto* entries = static_cast<mlx5::Cqe*>(cq.memory);
-  for (std::uint32_t i = 0; i < options.depth; ++i) {
-    entries[i].word[mlx5::kCqeOwnerWord] = swap_bytes(std::uint32_t{mlx5::kInitialOpOwn});
-  }
+  start_cq();
   std::uint32_t eqn = 0;
   if (const int error = verbs().devx_query_eqn(context.impl().device, 0, &eqn)) {
     throw system_error(error, "asking for an event queue's number");
@@ -247,7 +282,7 @@ std::unique_ptr<QueuePair::Impl> QueuePair::Impl::make(const Context& context,
   impl->make_ring(&impl->sq, std::size_t{options.depth} * mlx5::kSlotBytes, "send queue");
   // The QP's record, then the CQ's.
   impl->make_ring(&impl->dbrec, 2 * mlx5::kDbrecBytes, "doorbell records");
-  *impl->dbrec_send_word() = mlx5::encode_dbrec(options.first_wqe_index);
+  impl->start_counters_at(options.first_wqe_index);
   impl->make_cq();
   impl->make_qp();
   impl->psn = options.first_psn.value_or(random_psn());
@@ -339,14 +374,15 @@ void QueuePair::to_error() {
 
 // Whether the CQE of the last WQE that was rung has been written, after which no other follows.
 bool QueuePair::Impl::drained() const {
-  const std::uint64_t end = CpuMemory::load_relaxed(&state->rung);
+  const std::uint64_t end = rung();
   if (end == first_index) return true;  // nothing was posted
   const std::uint64_t number = end - 1 + cq_base;
   const bool tail = options.completion == CompletionMode::kTail;
   const auto* entries = static_cast<const mlx5::Cqe*>(cq.memory);
   const mlx5::Cqe& entry = entries[tail ? 0 : number & (options.depth - 1)];
-  const mlx5::CqeOwnerWord seen = mlx5::decode_cqe_owner_word(
-      CpuMemory::load_cqe_owner_acquire(&entry.word[mlx5::kCqeOwnerWord], FenceScope::kSystem));
+  std::uint32_t owner_word = 0;
+  copy_from(&owner_word, &entry.word[mlx5::kCqeOwnerWord], sizeof owner_word, "CQ");
+  const mlx5::CqeOwnerWord seen = mlx5::decode_cqe_owner_word(owner_word);
   return seen.opcode != mlx5::CqeOpcode::kInvalid &&
          seen.wqe_counter == static_cast<std::uint16_t>(end - 1) &&
          (tail || seen.owner == mlx5::cqe_owner(number, options.depth));
@@ -365,13 +401,9 @@ void QueuePair::reset(std::uint64_t timeout_ns) {
       devx::CommandOpcode::k2RstQp);
   impl_->modify(devx::CommandOpcode::k2RstQp, command);
   // The CQ goes on counting: the CQE of the next WQE, whose index is 0, is the next of all.
-  impl_->cq_base += impl_->state->rung;
-  if (impl_->options.completion == CompletionMode::kTail) {
-    static_cast<mlx5::Cqe*>(impl_->cq.memory)->word[mlx5::kCqeOwnerWord] =
-        swap_bytes(std::uint32_t{mlx5::kInitialOpOwn});
-  }
+  impl_->cq_base += impl_->rung();
+  if (impl_->options.completion == CompletionMode::kTail) impl_->start_cq();
   impl_->start_counters_at(0);
-  *impl_->dbrec_send_word() = mlx5::encode_dbrec(0);
   impl_->psn = random_psn();
   impl_->add_to_proxy();
 }

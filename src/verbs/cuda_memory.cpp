@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "peal/mlx5/doorbell.hpp"
+#include "verbs/software.hpp"
 
 namespace peal::verbs {
 namespace {
@@ -59,8 +60,11 @@ void CudaHostMemory::unmap_uar(void* mapped) {
 }
 
 int CudaHostMemory::copy_to_device(void* to, const void* from, std::size_t bytes) {
-  std::memcpy(to, from, bytes);
-  return 0;
+  return HostMemory().copy_to_device(to, from, bytes);
+}
+
+int CudaHostMemory::copy_from_device(void* to, const void* from, std::size_t bytes) {
+  return HostMemory().copy_from_device(to, from, bytes);
 }
 
 }  // namespace peal::verbs

@@ -15,6 +15,7 @@ class CudaHostMemory final : public DeviceMemory {
   void* map_uar(void* reg_addr) override;
   void unmap_uar(void* mapped) override;
   int copy_to_device(void* to, const void* from, std::size_t bytes) override;
+  int copy_from_device(void* to, const void* from, std::size_t bytes) override;
 };
 
 }  // namespace peal::verbs

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "mlx5/layout.hpp"
+#include "peal/memory/cpu_memory.hpp"
 #include "peal/mlx5/doorbell.hpp"
 
 // The library's type is opaque; this is what ours holds: how to undo the creation.
@@ -309,6 +310,16 @@ void* HostMemory::map_uar(void* reg_addr) {
 int HostMemory::copy_to_device(void* to, const void* from, std::size_t bytes) {
   if (refused_by(refuse_, "copy_to_device")) return errno;
   std::memcpy(to, from, bytes);
+  return 0;
+}
+
+// By words, as a producer would read them while the NIC writes.
+int HostMemory::copy_from_device(void* to, const void* from, std::size_t bytes) {
+  const auto* words = static_cast<const std::uint32_t*>(from);
+  for (std::size_t i = 0; i < bytes / sizeof *words; ++i) {
+    const std::uint32_t word = CpuMemory::load_cqe_owner_acquire(&words[i], FenceScope::kSystem);
+    std::memcpy(static_cast<std::byte*>(to) + i * sizeof word, &word, sizeof word);
+  }
   return 0;
 }
 

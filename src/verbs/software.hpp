@@ -71,6 +71,7 @@ class HostMemory final : public DeviceMemory {
   void* map_uar(void* reg_addr) override;
   void unmap_uar(void*) override {}
   int copy_to_device(void* to, const void* from, std::size_t bytes) override;
+  int copy_from_device(void* to, const void* from, std::size_t bytes) override;
 
  private:
   RefuseHook refuse_;

@@ -63,6 +63,10 @@ class DeviceMemory {
   // Copies `bytes` of ordinary memory into memory of allocate(). Returns when it has been done: 0,
   // or an errno value.
   virtual int copy_to_device(void* to, const void* from, std::size_t bytes) = 0;
+  // The other way round, of whole 4-byte words, while the device may be writing them.
+  virtual int copy_from_device(void* to, const void* from, std::size_t bytes) = 0;
+  // Whether the CPU reaches it by the same addresses, as a proxy must.
+  virtual bool reached_by_cpu() const { return true; }
 };
 
 }  // namespace peal::verbs

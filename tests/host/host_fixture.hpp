@@ -102,6 +102,9 @@ class CountingMemory : public verbs::DeviceMemory {
   int copy_to_device(void* to, const void* from, std::size_t bytes) override {
     return host_.copy_to_device(to, from, bytes);
   }
+  int copy_from_device(void* to, const void* from, std::size_t bytes) override {
+    return host_.copy_from_device(to, from, bytes);
+  }
 
   int live = 0;
   int mapped_uars = 0;

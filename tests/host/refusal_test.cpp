@@ -1,13 +1,19 @@
 // A device that refuses: each step in turn, and nothing is left of what was begun.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <array>
 #include <cerrno>
+#include <map>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "host/host_fixture.hpp"
+#include "peal/host/device_handles.hpp"
+#include "peal/host/sinks.hpp"
+#include "peal/mlx5/doorbell.hpp"
 
 namespace peal {
 namespace {
@@ -171,6 +177,9 @@ TEST(Refusal, OfEachAllocationOfAQueueLeavesNothingBehind) {
     int copy_to_device(void* to, const void* from, std::size_t bytes) override {
       return host.copy_to_device(to, from, bytes);
     }
+    int copy_from_device(void* to, const void* from, std::size_t bytes) override {
+      return host.copy_from_device(to, from, bytes);
+    }
   };
   HostFixture host;
   const auto scarce = std::make_shared<Scarce>();
@@ -201,6 +210,97 @@ TEST(Refusal, OfEachAllocationOfAQueueLeavesNothingBehind) {
   EXPECT_TRUE(says(e, "UAR")) << e.what();
   EXPECT_EQ(scarce->live, 0);
   EXPECT_EQ(host.objects(), before);
+}
+
+// Device memory that the host reaches by copies alone: any other access ends the program.
+struct Sealed : verbs::DeviceMemory {
+  verbs::HostMemory host;
+  std::map<std::byte*, std::size_t> all;
+
+  void* allocate(std::size_t bytes) override {
+    void* memory = host.allocate(bytes);
+    all[static_cast<std::byte*>(memory)] = bytes;
+    mprotect(memory, bytes, PROT_NONE);
+    return memory;
+  }
+  void release(void* memory, std::size_t bytes) override {
+    all.erase(static_cast<std::byte*>(memory));
+    host.release(memory, bytes);
+  }
+  void* map_uar(void* reg_addr) override { return map_refused ? nullptr : reg_addr; }
+  void unmap_uar(void*) override {}
+  int copy_to_device(void* to, const void* from, std::size_t bytes) override {
+    return opened(to, [&] { return host.copy_to_device(to, from, bytes); });
+  }
+  int copy_from_device(void* to, const void* from, std::size_t bytes) override {
+    return opened(from, [&] { return host.copy_from_device(to, from, bytes); });
+  }
+  bool reached_by_cpu() const override { return false; }
+
+  template <class F>
+  int opened(const void* address, const F& f) {
+    const auto* at = static_cast<const std::byte*>(address);
+    for (const auto& [memory, size] : all) {
+      if (at < memory || at >= memory + size) continue;
+      mprotect(memory, size, PROT_READ | PROT_WRITE);
+      const int error = f();
+      mprotect(memory, size, PROT_NONE);
+      return error;
+    }
+    return EFAULT;
+  }
+
+  bool map_refused = false;
+};
+
+TEST(DeviceMemory, IsTouchedByTheHostThroughItsTableAlone) {
+  for (const CompletionMode completion : {CompletionMode::kEvery, CompletionMode::kTail}) {
+    HostFixture host;
+    const auto sealed = std::make_shared<Sealed>();
+    Provider p = host.provider();
+    p.memory = sealed;
+    {
+      const Context context = Context::open(p);
+      QueuePair qp =
+          QueuePair::create(context, {.depth = 16, .first_wqe_index = 5, .completion = completion});
+      qp.connect(qp.address());
+      const QueueHandle q = qp.handle();
+      std::uint64_t reserved = 0;
+      ASSERT_EQ(sealed->copy_from_device(&reserved, &q.state->reserved, 8), 0);
+      EXPECT_EQ(reserved, 5u);
+      std::uint32_t word = 0;
+      ASSERT_EQ(sealed->copy_from_device(&word, q.dbrec, 4), 0);
+      EXPECT_EQ(word, mlx5::encode_dbrec(5));
+      for (int i = 0; i < 16; ++i) {
+        ASSERT_EQ(sealed->copy_from_device(&word, &q.nic_cq[i].word[mlx5::kCqeOwnerWord], 4), 0);
+        EXPECT_EQ(mlx5::decode_cqe_owner_word(word).opcode, mlx5::CqeOpcode::kInvalid);
+      }
+      qp.reset();
+      ASSERT_EQ(sealed->copy_from_device(&reserved, &q.state->reserved, 8), 0);
+      EXPECT_EQ(reserved, 0u);
+      const std::array<const QueuePair*, 1> one{&qp};
+      const DeviceHandles handles = DeviceHandles::create(one);
+      EXPECT_EQ(handles.size(), 1u);
+      const Sinks sinks = Sinks::create(context, 3);
+      EXPECT_EQ(sinks.size(), 3u);
+    }
+    EXPECT_TRUE(sealed->all.empty());
+  }
+}
+
+TEST(DeviceMemory, ThatTheCpuDoesNotReachHasNoProxy) {
+  HostFixture host;
+  const auto sealed = std::make_shared<Sealed>();
+  Provider p = host.provider();
+  p.memory = sealed;
+  Error e = error_of([&] { Context::open(p, {.handler = NicHandler::kProxy}); });
+  EXPECT_EQ(e.code(), ENOTSUP);
+  EXPECT_TRUE(says(e, "the CPU does not reach")) << e.what();
+  sealed->map_refused = true;
+  e = error_of([&] { Context::open(p); });
+  EXPECT_EQ(e.code(), ENOTSUP);
+  EXPECT_TRUE(says(e, "mapping a UAR page")) << e.what();
+  EXPECT_TRUE(says(e, "a CPU proxy cannot ring")) << e.what();
 }
 
 }  // namespace

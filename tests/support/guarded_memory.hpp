@@ -56,6 +56,9 @@ class GuardedMemory : public verbs::DeviceMemory {
   int copy_to_device(void* to, const void* from, std::size_t bytes) override {
     return host_.copy_to_device(to, from, bytes);
   }
+  int copy_from_device(void* to, const void* from, std::size_t bytes) override {
+    return host_.copy_from_device(to, from, bytes);
+  }
 
   int live = 0;
 
