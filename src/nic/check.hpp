@@ -46,7 +46,7 @@ struct CheckResult {
   Move move;                 // opcode, fm_ce_se and slots are set even on a refusal
 
   // As new, but for what only its own operation reads.
-  void clear() {
+  PEAL_HOST_DEVICE void clear() {
     refusal = Refusal::kNone;
     syndrome = mlx5::Syndrome::kNone;
     vendor_syndrome = 0;
@@ -79,16 +79,19 @@ struct RegionUse {
 struct RegionRefusals {
   Refusal unknown, swapped, stale, other_pd, access, range;
 };
-inline constexpr RegionRefusals kLocalRefusals = {Refusal::kLkeyUnknown, Refusal::kLkeySwapped,
-                                                  Refusal::kLkeyStale,   Refusal::kLkeyOtherPd,
-                                                  Refusal::kLocalAccess, Refusal::kLocalRange};
-inline constexpr RegionRefusals kRemoteRefusals = {Refusal::kRkeyUnknown,  Refusal::kRkeySwapped,
-                                                   Refusal::kRkeyStale,    Refusal::kRkeyOtherPd,
-                                                   Refusal::kRemoteAccess, Refusal::kRemoteRange};
+PEAL_HOST_DEVICE constexpr RegionRefusals local_refusals() {
+  return {Refusal::kLkeyUnknown, Refusal::kLkeySwapped, Refusal::kLkeyStale,
+          Refusal::kLkeyOtherPd, Refusal::kLocalAccess, Refusal::kLocalRange};
+}
+PEAL_HOST_DEVICE constexpr RegionRefusals remote_refusals() {
+  return {Refusal::kRkeyUnknown, Refusal::kRkeySwapped,  Refusal::kRkeyStale,
+          Refusal::kRkeyOtherPd, Refusal::kRemoteAccess, Refusal::kRemoteRange};
+}
 
 // On Refusal::kNone *memory is where the use begins.
-inline Refusal check_region(const RegionUse& use, std::uint32_t pd, const Tables& tables,
-                            const RegionRefusals& refusals, std::byte** memory) {
+PEAL_HOST_DEVICE inline Refusal check_region(const RegionUse& use, std::uint32_t pd,
+                                             const Tables& tables, const RegionRefusals& refusals,
+                                             std::byte** memory) {
   const KeyEntry* key = tables.find_key(use.key);
   if (key == nullptr) {
     if (tables.find_key(swap_bytes(use.key)) != nullptr) return refusals.swapped;
@@ -110,11 +113,11 @@ inline Refusal check_region(const RegionUse& use, std::uint32_t pd, const Tables
 // A rule that is waived (Tables::rules) leaves a mark in `warned`, or nothing.
 class WqeCheck {
  public:
-  WqeCheck(const mlx5::Words16* wqe, std::uint64_t index, std::uint64_t posted, const QpEntry& qp,
-           const Tables& tables, CheckResult* result)
+  PEAL_HOST_DEVICE WqeCheck(const mlx5::Words16* wqe, std::uint64_t index, std::uint64_t posted,
+                            const QpEntry& qp, const Tables& tables, CheckResult* result)
       : wqe_(wqe), index_(index), posted_(posted), qp_(qp), tables_(tables), r_(*result) {}
 
-  void run() {
+  PEAL_HOST_DEVICE void run() {
     const mlx5::CtrlSeg ctrl = mlx5::decode_ctrl(wqe_[0]);
     Move& m = r_.move;
     m.opcode = ctrl.opcode;
@@ -154,43 +157,43 @@ class WqeCheck {
 
  private:
   // Whether a rule that can be waived is kept; takes note where it is only warned of.
-  bool breaks(Refusal rule) {
+  PEAL_HOST_DEVICE bool breaks(Refusal rule) {
     const Strictness level = tables_.rules[static_cast<std::size_t>(rule)];
     if (level == Strictness::kWarn) r_.warned |= std::uint64_t{1} << static_cast<unsigned>(rule);
     return level == Strictness::kRefuse;
   }
-  void refuse(Refusal why, mlx5::Syndrome syndrome, std::uint8_t vendor) {
+  PEAL_HOST_DEVICE void refuse(Refusal why, mlx5::Syndrome syndrome, std::uint8_t vendor) {
     r_.refusal = why;
     r_.syndrome = syndrome;
     r_.vendor_syndrome = vendor;
   }
-  void refuse_operation(Refusal why) {
+  PEAL_HOST_DEVICE void refuse_operation(Refusal why) {
     return refuse(why, mlx5::Syndrome::kLocalQpOperation, kVendorQpOperation);
   }
   // Fewer segments than needed cannot be waived.
-  bool wrong_segments(std::uint32_t ds, std::uint32_t needed) {
+  PEAL_HOST_DEVICE bool wrong_segments(std::uint32_t ds, std::uint32_t needed) {
     return ds < needed || (ds > needed && breaks(Refusal::kWqeSegments));
   }
-  void set_remote() {
+  PEAL_HOST_DEVICE void set_remote() {
     const mlx5::RaddrSeg raddr = mlx5::decode_raddr(wqe_[1]);
     r_.move.remote_address = raddr.address;
     r_.move.rkey = raddr.rkey;
   }
-  void resolve(const mlx5::DataSeg& data, std::uint32_t access) {
+  PEAL_HOST_DEVICE void resolve(const mlx5::DataSeg& data, std::uint32_t access) {
     std::byte* memory = nullptr;
     const Refusal why = check_region({data.lkey.value, data.address, data.byte_count, access},
-                                     qp_.pd, tables_, kLocalRefusals, &memory);
+                                     qp_.pd, tables_, local_refusals(), &memory);
     if (why != Refusal::kNone) {
       return refuse(why, mlx5::Syndrome::kLocalProtection, kVendorLocalProtection);
     }
     r_.move.local = memory;
     r_.move.lkey = data.lkey.value;
   }
-  bool too_long(std::uint32_t bytes) {
+  PEAL_HOST_DEVICE bool too_long(std::uint32_t bytes) {
     return bytes > (std::uint64_t{1} << qp_.log_msg_max) && breaks(Refusal::kMessageTooLong);
   }
 
-  void write(std::uint32_t ds) {
+  PEAL_HOST_DEVICE void write(std::uint32_t ds) {
     if (ds < 3) return refuse_operation(Refusal::kWqeSegments);
     r_.move.operation = Operation::kWrite;
     set_remote();
@@ -206,7 +209,7 @@ class WqeCheck {
     return resolve(data, 0);
   }
 
-  void inline_write(std::uint32_t ds) {
+  PEAL_HOST_DEVICE void inline_write(std::uint32_t ds) {
     const std::uint32_t bytes = mlx5::decode_inline(wqe_[2]).bytes;
     const std::uint32_t room = (ds - 2) * mlx5::kSegmentBytes - mlx5::kInlineHeaderBytes;
     if (bytes > room) return refuse_operation(Refusal::kInlineLength);
@@ -222,7 +225,7 @@ class WqeCheck {
     r_.move.local = const_cast<std::byte*>(segment + mlx5::kInlineHeaderBytes);
   }
 
-  void read(std::uint32_t ds) {
+  PEAL_HOST_DEVICE void read(std::uint32_t ds) {
     if (wrong_segments(ds, 3)) return refuse_operation(Refusal::kWqeSegments);
     r_.move.operation = Operation::kRead;
     set_remote();
@@ -237,7 +240,7 @@ class WqeCheck {
   }
 
   // Its data segment is the last of `needed`.
-  void atomic(std::uint32_t ds, std::uint32_t needed, std::uint32_t bytes) {
+  PEAL_HOST_DEVICE void atomic(std::uint32_t ds, std::uint32_t needed, std::uint32_t bytes) {
     if (wrong_segments(ds, needed)) return refuse_operation(Refusal::kWqeSegments);
     r_.move.operation = Operation::kAtomic;
     set_remote();
@@ -248,7 +251,7 @@ class WqeCheck {
     return resolve(data, kLocalWrite);
   }
 
-  void masked_atomic(const mlx5::CtrlSeg& ctrl) {
+  PEAL_HOST_DEVICE void masked_atomic(const mlx5::CtrlSeg& ctrl) {
     const bool swaps = static_cast<mlx5::Opcode>(ctrl.opcode) == mlx5::Opcode::kMaskedCompareSwap;
     AtomicOperands& o = r_.move.operands;
     if (ctrl.opmod == mlx5::kMaskedAtomic4Bytes) {
@@ -268,7 +271,7 @@ class WqeCheck {
     return atomic(ctrl.ds, 5, 8);
   }
 
-  void wait(std::uint32_t ds) {
+  PEAL_HOST_DEVICE void wait(std::uint32_t ds) {
     if (wrong_segments(ds, 2)) return refuse_operation(Refusal::kWqeSegments);
     r_.move.operation = Operation::kWait;
     const mlx5::WaitSeg segment = mlx5::decode_wait(wqe_[1]);
@@ -279,7 +282,7 @@ class WqeCheck {
     }
   }
 
-  void dump(std::uint32_t ds) {
+  PEAL_HOST_DEVICE void dump(std::uint32_t ds) {
     if (wrong_segments(ds, 2)) return refuse_operation(Refusal::kWqeSegments);
     r_.move.operation = Operation::kDump;
     const mlx5::DataSeg data = mlx5::decode_data(wqe_[1]);
@@ -296,13 +299,15 @@ class WqeCheck {
   CheckResult& r_;
 };
 
-inline void check(const mlx5::Words16* wqe, std::uint64_t index, std::uint64_t posted,
-                  const QpEntry& qp, const Tables& tables, CheckResult* result) {
+PEAL_HOST_DEVICE inline void check(const mlx5::Words16* wqe, std::uint64_t index,
+                                   std::uint64_t posted, const QpEntry& qp, const Tables& tables,
+                                   CheckResult* result) {
   result->clear();
   WqeCheck(wqe, index, posted, qp, tables, result).run();
 }
-inline CheckResult check(const mlx5::Words16* wqe, std::uint64_t index, std::uint64_t posted,
-                         const QpEntry& qp, const Tables& tables) {
+PEAL_HOST_DEVICE inline CheckResult check(const mlx5::Words16* wqe, std::uint64_t index,
+                                          std::uint64_t posted, const QpEntry& qp,
+                                          const Tables& tables) {
   CheckResult r;
   check(wqe, index, posted, qp, tables, &r);
   return r;
@@ -310,12 +315,13 @@ inline CheckResult check(const mlx5::Words16* wqe, std::uint64_t index, std::uin
 
 // The responder's side: may `qp` be written (or read, or both at once) at [address, address +
 // bytes) under `rkey`, as `access` says? On Refusal::kNone *memory is where; null for length 0.
-inline Refusal check_remote(std::uint64_t address, Rkey rkey, std::uint64_t bytes,
-                            std::uint32_t access, const QpEntry& qp, const Tables& tables,
-                            std::byte** memory) {
+PEAL_HOST_DEVICE inline Refusal check_remote(std::uint64_t address, Rkey rkey, std::uint64_t bytes,
+                                             std::uint32_t access, const QpEntry& qp,
+                                             const Tables& tables, std::byte** memory) {
   *memory = nullptr;
   if (bytes == 0) return Refusal::kNone;
-  return check_region({rkey.value, address, bytes, access}, qp.pd, tables, kRemoteRefusals, memory);
+  return check_region({rkey.value, address, bytes, access}, qp.pd, tables, remote_refusals(),
+                      memory);
 }
 
 // How a WQE ended.
@@ -328,8 +334,8 @@ struct Completion {
 };
 
 // The CQE of `c` as the `number`-th of a CQ of 2^log_cq_size entries.
-inline mlx5::Cqe complete(const Completion& c, Qpn qpn, std::uint64_t number,
-                          std::uint8_t log_cq_size) {
+PEAL_HOST_DEVICE inline mlx5::Cqe complete(const Completion& c, Qpn qpn, std::uint64_t number,
+                                           std::uint8_t log_cq_size) {
   mlx5::CqeFields f;
   f.opcode = c.syndrome == mlx5::Syndrome::kNone ? mlx5::CqeOpcode::kRequester
                                                  : mlx5::CqeOpcode::kRequesterError;

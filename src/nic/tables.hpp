@@ -71,13 +71,13 @@ struct QpEntry {
 
   // How long the oldest unanswered request may stay so. Links that lose nothing need no second
   // attempt, so the time of all attempts is waited for at once. 0: for ever.
-  std::uint64_t answer_timeout_ns() const {
+  PEAL_HOST_DEVICE std::uint64_t answer_timeout_ns() const {
     return ack_timeout == 0 ? 0 : (std::uint64_t{4096} << ack_timeout) * (retry_count + 1u);
   }
-  std::uint32_t depth() const { return 1u << log_sq_size; }
-  std::uint32_t mtu_bytes() const { return 128u << mtu; }
+  PEAL_HOST_DEVICE std::uint32_t depth() const { return 1u << log_sq_size; }
+  PEAL_HOST_DEVICE std::uint32_t mtu_bytes() const { return 128u << mtu; }
   // How many PSNs a message, or a part of one, takes.
-  std::uint32_t packets_of(std::uint32_t bytes) const {
+  PEAL_HOST_DEVICE std::uint32_t packets_of(std::uint32_t bytes) const {
     return bytes == 0 ? 1 : (bytes - 1) / mtu_bytes() + 1;
   }
 };
@@ -92,8 +92,8 @@ struct CqEntry {
   std::uint32_t uar = 0;
   const std::uint32_t* consumer_record = nullptr;  // null: the client gave none
 
-  std::uint32_t entries() const { return 1u << log_size; }
-  mlx5::Cqe* entry(std::uint64_t number) const {
+  PEAL_HOST_DEVICE std::uint32_t entries() const { return 1u << log_size; }
+  PEAL_HOST_DEVICE mlx5::Cqe* entry(std::uint64_t number) const {
     return &ring[collapsed ? 0 : number & (entries() - 1)];
   }
 };
@@ -126,29 +126,31 @@ struct Tables {
   std::uint32_t qpn_base = 0;
   std::uint32_t key_base = 0;
 
-  QpEntry* find_qp(Qpn qpn) {
+  PEAL_HOST_DEVICE QpEntry* find_qp(Qpn qpn) {
     const std::uint32_t index = qpn.value - qpn_base;
     return qpn.value > qpn_base && index < kMaxQps && qps[index].qpn == qpn ? &qps[index] : nullptr;
   }
-  const QpEntry* find_qp(Qpn qpn) const { return const_cast<Tables*>(this)->find_qp(qpn); }
+  PEAL_HOST_DEVICE const QpEntry* find_qp(Qpn qpn) const {
+    return const_cast<Tables*>(this)->find_qp(qpn);
+  }
 
   // The place of an entry of `qps`.
-  std::uint32_t index_of(const QpEntry& qp) const {
+  PEAL_HOST_DEVICE std::uint32_t index_of(const QpEntry& qp) const {
     return static_cast<std::uint32_t>(&qp - qps.data());
   }
 
-  const KeyEntry* find_key(std::uint32_t key) const {
+  PEAL_HOST_DEVICE const KeyEntry* find_key(std::uint32_t key) const {
     const KeyEntry* entry = key_slot(key);
     return entry != nullptr && entry->key == key ? entry : nullptr;
   }
   // True when the key's index was given out before, under another tag.
-  bool key_is_stale(std::uint32_t key) const {
+  PEAL_HOST_DEVICE bool key_is_stale(std::uint32_t key) const {
     const KeyEntry* entry = key_slot(key);
     return entry != nullptr && entry->key != key && entry->last_key != 0;
   }
 
  private:
-  const KeyEntry* key_slot(std::uint32_t key) const {
+  PEAL_HOST_DEVICE const KeyEntry* key_slot(std::uint32_t key) const {
     const std::uint32_t index = (key >> 8) - key_base;
     return (key >> 8) > key_base && index < kMaxKeys ? &keys[index] : nullptr;
   }
