@@ -120,9 +120,9 @@ Cause cause_of(std::uint8_t syndrome) {
           "check that these are the bytes of an error CQE, in memory order"};
 }
 
-class Decoder {
+class CqeDecoder {
  public:
-  Decoder(std::span<const std::uint8_t> bytes, const CqeExpectations& expected)
+  CqeDecoder(std::span<const std::uint8_t> bytes, const CqeExpectations& expected)
       : view_(bytes, static_cast<std::uint32_t>(kCqeBytes - bytes.size())), expected_(expected) {
     fields_ = fields_at(view_);
   }
@@ -335,7 +335,7 @@ std::optional<std::string> refuse_cqe_size(std::size_t bytes) {
 }
 
 Decoded decode_cqe(std::span<const std::uint8_t> bytes, const CqeExpectations& expected) {
-  return Decoder(bytes, expected).run();
+  return CqeDecoder(bytes, expected).run();
 }
 
 }  // namespace peal::decode

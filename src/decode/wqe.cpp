@@ -64,9 +64,9 @@ struct SegmentNeed {
   const char* why = "";
 };
 
-class Decoder {
+class WqeDecoder {
  public:
-  Decoder(std::span<const std::uint8_t> bytes, const WqeExpectations& expected)
+  WqeDecoder(std::span<const std::uint8_t> bytes, const WqeExpectations& expected)
       : view_(bytes), expected_(expected) {}
 
   Decoded run() {
@@ -641,7 +641,7 @@ std::optional<std::string> refuse_wqe_size(std::size_t bytes) {
 }
 
 Decoded decode_wqe(std::span<const std::uint8_t> bytes, const WqeExpectations& expected) {
-  return Decoder(bytes, expected).run();
+  return WqeDecoder(bytes, expected).run();
 }
 
 }  // namespace peal::decode

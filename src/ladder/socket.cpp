@@ -23,7 +23,6 @@ namespace peal::ladder {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Kind = PeerError::Kind;
 
 constexpr int kBacklog = 16;
 constexpr std::chrono::seconds kListenLookupLimit{5};
@@ -33,7 +32,7 @@ std::string reason(int error) {
 }
 
 [[noreturn]] void throw_system(const std::string& doing, int error) {
-  throw PeerError(Kind::kSystem, fmt::format("{}: {}", doing, reason(error)));
+  throw PeerError(PeerError::Kind::kSystem, fmt::format("{}: {}", doing, reason(error)));
 }
 
 enum class Ready { kReady, kDeadline, kInterrupted };
@@ -67,10 +66,11 @@ void wait_or_throw(int fd, short events, std::string_view what, TimePoint starte
   if (ready == Ready::kReady) return;
   const std::chrono::duration<double> waited = Clock::now() - started;
   if (ready == Ready::kInterrupted) {
-    throw PeerError(Kind::kInterrupted, fmt::format("interrupted after waiting {:.1f} s for {}{}",
-                                                    waited.count(), what, progress));
+    throw PeerError(
+        PeerError::Kind::kInterrupted,
+        fmt::format("interrupted after waiting {:.1f} s for {}{}", waited.count(), what, progress));
   }
-  throw PeerError(Kind::kTimeout,
+  throw PeerError(PeerError::Kind::kTimeout,
                   fmt::format("waited {:.1f} s for {}{}", waited.count(), what, progress));
 }
 
@@ -122,10 +122,11 @@ AddressList look_up(const std::string& host, std::uint16_t port, Wait wait) {
                 wait);
   result = lookup->result.get_future().get();
   if (result.code == 0) return std::move(result.addresses);
-  throw PeerError(Kind::kAddress, fmt::format("cannot find the address of host \"{}\": {}", host,
-                                              result.code == EAI_SYSTEM
-                                                  ? reason(result.error)
-                                                  : std::string(::gai_strerror(result.code))));
+  throw PeerError(
+      PeerError::Kind::kAddress,
+      fmt::format("cannot find the address of host \"{}\": {}", host,
+                  result.code == EAI_SYSTEM ? reason(result.error)
+                                            : std::string(::gai_strerror(result.code))));
 }
 
 Socket open_socket(const addrinfo& address) {
@@ -142,14 +143,14 @@ void set_flag(const Socket& socket, int level, int option) {
   }
 }
 
-Kind kind_of_connect_error(int error) {
+PeerError::Kind kind_of_connect_error(int error) {
   switch (error) {
     case ECONNREFUSED:
     case ECONNRESET:
     case EHOSTUNREACH:
-    case ENETUNREACH: return Kind::kRefused;
-    case ETIMEDOUT: return Kind::kTimeout;
-    default: return Kind::kSystem;
+    case ENETUNREACH: return PeerError::Kind::kRefused;
+    case ETIMEDOUT: return PeerError::Kind::kTimeout;
+    default: return PeerError::Kind::kSystem;
   }
 }
 
@@ -192,7 +193,7 @@ void check_transfer_error(int error, std::string_view what, const std::string& p
   if (error == EAGAIN || error == EWOULDBLOCK) return;
   const bool closed = error == ECONNRESET || error == EPIPE || error == ETIMEDOUT;
   throw PeerError(
-      closed ? Kind::kClosed : Kind::kSystem,
+      closed ? PeerError::Kind::kClosed : PeerError::Kind::kSystem,
       fmt::format("lost the connection while waiting for {}: {}{}", what, reason(error), progress));
 }
 
@@ -227,7 +228,7 @@ Socket listen_on(const std::string& address, std::uint16_t port) {
     }
     if (error == 0) error = errno;
   }
-  throw PeerError(Kind::kAddress,
+  throw PeerError(PeerError::Kind::kAddress,
                   fmt::format("cannot listen on {} port {}: {}", address, port, reason(error)));
 }
 
@@ -284,7 +285,7 @@ Socket connect_to(const std::string& host, std::uint16_t port, Wait wait) {
     try {
       return connect_address(*a, endpoint, {share, wait.interrupt_fd});
     } catch (const PeerError& error) {
-      if (error.kind() == Kind::kInterrupted) throw;
+      if (error.kind() == PeerError::Kind::kInterrupted) throw;
       if (!first) first = error;
     }
   }
@@ -324,7 +325,7 @@ void receive_all(Socket& socket, std::span<std::byte> bytes, std::string_view wh
     if (error == EINTR) continue;
     const std::string progress = fmt::format(": {} of {} bytes came", received, bytes.size());
     if (n == 0) {
-      throw PeerError(Kind::kClosed,
+      throw PeerError(PeerError::Kind::kClosed,
                       fmt::format("the peer closed the connection while this end waited for {}{}",
                                   what, progress));
     }

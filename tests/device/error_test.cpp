@@ -18,7 +18,6 @@ using test::ManualFabric;
 using test::ManualMemory;
 
 constexpr std::uint32_t kBatch = 8;
-constexpr SubmitOptions kCombine{DoorbellOrder::kRecordRing, PublishOrder::kCombine};
 
 enum class Cause { kLocalKey, kRemoteKey, kInjected, kInjectedNoop, kCount };
 
@@ -37,11 +36,9 @@ Expected expected_of(Cause cause) {
   }
 }
 
-FabricOptions of_depth(std::uint32_t depth, std::uint64_t first = 0) {
-  FabricOptions options;
-  options.depth = depth;
+FabricOptions small_of_depth(std::uint32_t depth, std::uint64_t first = 0) {
+  FabricOptions options = test::of_depth(depth, first);
   options.memory_bytes = 4096;
-  options.sender.first_wqe_index = first;
   return options;
 }
 
@@ -80,7 +77,7 @@ template <Sharing S>
 void run_batch(Cause cause, std::uint32_t failing, std::uint32_t polled_first, bool all_written) {
   SCOPED_TRACE("cause " + std::to_string(static_cast<int>(cause)) + ", failing " +
                std::to_string(failing) + ", polled first " + std::to_string(polled_first));
-  ManualFabric fabric(of_depth(kBatch, (std::uint64_t{1} << 32) - 4));
+  ManualFabric fabric(small_of_depth(kBatch, (std::uint64_t{1} << 32) - 4));
   fabric.fill_source(failing);
   auto queue = fabric.queue<S>();
   const Reservation r = post_batch(fabric, queue, cause, failing);
@@ -129,9 +126,9 @@ TEST(CompletionError, IsTheFirstOneWhicheverTicketIsPolledFirst) {
 
 TEST(CompletionError, IsTheSameForSeveralPollers) {
   for (std::uint32_t failing = 0; failing < kBatch; ++failing) {
-    ManualFabric fabric(of_depth(16));
+    ManualFabric fabric(small_of_depth(16));
     std::vector<SendQueue<ManualMemory, Sharing::kDevice>> pollers(
-        4, fabric.queue<Sharing::kDevice>(0, kCombine));
+        4, fabric.queue<Sharing::kDevice>(0, {DoorbellOrder::kRecordRing, PublishOrder::kCombine}));
     const Reservation r = post_batch(fabric, pollers[0], Cause::kLocalKey, failing);
     std::mt19937_64 random(failing);
     for (int poll = 0; poll < 100; ++poll) {
@@ -145,7 +142,7 @@ TEST(CompletionError, IsTheSameForSeveralPollers) {
 }
 
 TEST(CompletionError, IsFoundByReserveWhenTheRingIsFull) {
-  ManualFabric fabric(of_depth(kBatch));
+  ManualFabric fabric(small_of_depth(kBatch));
   auto queue = fabric.queue<Sharing::kDevice>();
   const Reservation r = post_batch(fabric, queue, Cause::kRemoteKey, 0);
   Reservation next;
@@ -155,7 +152,7 @@ TEST(CompletionError, IsFoundByReserveWhenTheRingIsFull) {
 }
 
 TEST(CompletionError, IsNotAFlushWhenPutsFollowBeforeAnyonePolls) {
-  ManualFabric fabric(of_depth(32));
+  ManualFabric fabric(small_of_depth(32));
   auto queue = fabric.queue<Sharing::kDevice>();
   const Reservation r = post_batch(fabric, queue, Cause::kInjected, 5);
   fabric.settle();
@@ -171,7 +168,7 @@ TEST(CompletionError, IsNotAFlushWhenPutsFollowBeforeAnyonePolls) {
 
 TEST(CompletionError, IsFoundAcrossTheLapWhereOldEntriesAreSuccesses) {
   for (std::uint32_t failing = 0; failing < kBatch; ++failing) {
-    ManualFabric fabric(of_depth(kBatch));
+    ManualFabric fabric(small_of_depth(kBatch));
     auto queue = fabric.queue<Sharing::kDevice>();
     Posted posted;
     for (int i = 0; i < 13; ++i) {
@@ -185,7 +182,7 @@ TEST(CompletionError, IsFoundAcrossTheLapWhereOldEntriesAreSuccesses) {
 }
 
 TEST(CompletionError, IsAFlushWhenTheQueueIsSentToErrorWithWqesHeld) {
-  ManualFabric fabric(of_depth(kBatch));
+  ManualFabric fabric(small_of_depth(kBatch));
   fabric.hold();
   fabric.arm({{nic::FaultKind::kHold, 1'000'000'000, 0}});
   auto queue = fabric.queue<Sharing::kDevice>();
@@ -209,7 +206,7 @@ TEST(CompletionError, IsAFlushWhenTheQueueIsSentToErrorWithWqesHeld) {
 
 // The poller reads owner and counter, then the body; whatever they say, 0 stays "no error".
 TEST(CompletionError, KeepsItsFirstValueWhenMoreErrorsFollow) {
-  ManualFabric fabric(of_depth(kBatch));
+  ManualFabric fabric(small_of_depth(kBatch));
   auto queue = fabric.queue<Sharing::kDevice>();
   const Reservation r = post_batch(fabric, queue, Cause::kInjected, 2);
   ASSERT_EQ(wait(queue, r.end() - 1), Status::kCompletionError);

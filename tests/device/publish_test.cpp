@@ -15,18 +15,12 @@ namespace {
 using test::FabricOptions;
 using test::ManualFabric;
 using test::ManualMemory;
+using test::of_depth;
 
 using Queue = SendQueue<ManualMemory, Sharing::kDevice>;
 
 constexpr SubmitOptions kInOrder{DoorbellOrder::kRecordRing, PublishOrder::kInOrder};
 constexpr SubmitOptions kCombine{DoorbellOrder::kRecordRing, PublishOrder::kCombine};
-
-FabricOptions of_depth(std::uint32_t depth, std::uint64_t first = 0) {
-  FabricOptions options;
-  options.depth = depth;
-  options.sender.first_wqe_index = first;
-  return options;
-}
 
 Reservation reserve_and_write(Queue& queue, const ManualFabric& fabric, std::uint32_t n) {
   Reservation r;

@@ -20,15 +20,10 @@ namespace {
 using test::FabricOptions;
 using test::ManualFabric;
 using test::ManualMemory;
+using test::of_depth;
 using test::scaled;
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
-
-FabricOptions of_depth(std::uint32_t depth) {
-  FabricOptions options;
-  options.depth = depth;
-  return options;
-}
 
 // The destination holds `bytes` of the source at `to`, and what it held before elsewhere.
 void expect_placed(const ManualFabric& fabric, std::vector<std::byte> before, std::uint64_t from,

@@ -21,7 +21,7 @@ using test::ManualFabric;
 using test::ManualMemory;
 using test::scaled;
 
-struct Case {
+struct RingCase {
   std::uint32_t depth = 0;
   std::uint64_t first = 0;
   SubmitOptions submit;
@@ -35,7 +35,7 @@ struct Case {
   }
 };
 
-FabricOptions fabric_options(const Case& c) {
+FabricOptions fabric_options(const RingCase& c) {
   FabricOptions options;
   options.depth = c.depth;
   options.memory_bytes = std::uint64_t{c.depth} * 2 * 16 + 64;
@@ -48,7 +48,7 @@ FabricOptions fabric_options(const Case& c) {
 template <Sharing S>
 class ModelRun {
  public:
-  explicit ModelRun(const Case& c)
+  explicit ModelRun(const RingCase& c)
       : case_(c),
         random_(c.seed),
         fabric_(fabric_options(c)),
@@ -242,7 +242,7 @@ class ModelRun {
     ASSERT_EQ(fabric_.destination, image_) << "a byte landed where none was asked for";
   }
 
-  Case case_;
+  RingCase case_;
   std::mt19937_64 random_;
   ManualFabric fabric_;
   SendQueue<ManualMemory, S> queues_[2];
@@ -266,7 +266,7 @@ void run_all(std::uint32_t depth, std::uint64_t operations) {
     for (const DoorbellOrder doorbell :
          {DoorbellOrder::kRingRecordRing, DoorbellOrder::kRecordRing}) {
       for (const PublishOrder publish : {PublishOrder::kInOrder, PublishOrder::kCombine}) {
-        Case c;
+        RingCase c;
         c.depth = depth;
         c.first = wrap == 0 ? 0 : wrap - 1 - random() % (2 * depth);
         c.submit = {doorbell, publish};

@@ -23,7 +23,7 @@ using test::scaled;
 using test::stamp_of;
 using test::ThreadsFabric;
 
-constexpr std::uint32_t kThreads = 64;
+constexpr std::uint32_t kProducerThreads = 64;
 
 // Watches `completed` while others work.
 class Sampler {
@@ -54,8 +54,8 @@ class Sampler {
 void run_shared(SubmitOptions submit, std::uint64_t puts) {
   SCOPED_TRACE(std::string(doorbell_order_name(submit.doorbell)) + ", " +
                publish_order_name(submit.publish));
-  const std::uint64_t each = (puts + kThreads - 1) / kThreads;
-  const std::uint64_t total = each * kThreads;
+  const std::uint64_t each = (puts + kProducerThreads - 1) / kProducerThreads;
+  const std::uint64_t total = each * kProducerThreads;
   ThreadsFabric fabric({.depth = 64, .memory_bytes = total * 8, .first_wqe_index = 65536 - 100});
   const QueueHandle handle = fabric.sender_qp.handle();
   Sampler sampler(*handle.state);
@@ -63,7 +63,7 @@ void run_shared(SubmitOptions submit, std::uint64_t puts) {
   std::atomic<std::uint64_t> not_landed{0};
   std::atomic<std::uint64_t> falls{0};
   std::vector<std::thread> threads;
-  for (std::uint32_t t = 0; t < kThreads; ++t) {
+  for (std::uint32_t t = 0; t < kProducerThreads; ++t) {
     threads.emplace_back([&, t] {
       SendQueue<CpuMemory, Sharing::kDevice> queue(handle, submit);
       std::uint64_t last = 0;
@@ -170,7 +170,7 @@ TEST(Threads, AllLearnTheFirstErrorWhenAWqeFailsInTheMiddle) {
   for (const PublishOrder publish : {PublishOrder::kInOrder, PublishOrder::kCombine}) {
     SCOPED_TRACE(publish_order_name(publish));
     constexpr std::uint64_t kEach = 200;  // places; a thread goes round them
-    ThreadsFabric fabric({.depth = 64, .memory_bytes = kThreads * kEach * 8});
+    ThreadsFabric fabric({.depth = 64, .memory_bytes = kProducerThreads * kEach * 8});
     const QueueHandle handle = fabric.sender_qp.handle();
     const std::uint64_t failing = 5000 + 37;
     fabric.arm({{nic::FaultKind::kCqe, 0x13, failing}});
@@ -181,7 +181,7 @@ TEST(Threads, AllLearnTheFirstErrorWhenAWqeFailsInTheMiddle) {
     std::vector<Status> ends;
     std::vector<std::uint64_t> words;
     std::vector<std::thread> threads;
-    for (std::uint32_t t = 0; t < kThreads; ++t) {
+    for (std::uint32_t t = 0; t < kProducerThreads; ++t) {
       threads.emplace_back([&, t] {
         SendQueue<CpuMemory, Sharing::kDevice> queue(handle, {DoorbellOrder::kRecordRing, publish});
         Status status = Status::kOk;
@@ -208,8 +208,8 @@ TEST(Threads, AllLearnTheFirstErrorWhenAWqeFailsInTheMiddle) {
                                 .opcode = 0x08,
                                 .abandoned = false,
                                 .index = static_cast<std::uint32_t>(failing)};
-    EXPECT_EQ(ends, std::vector<Status>(kThreads, Status::kCompletionError));
-    EXPECT_EQ(words, std::vector<std::uint64_t>(kThreads, encode_error(expected)));
+    EXPECT_EQ(ends, std::vector<Status>(kProducerThreads, Status::kCompletionError));
+    EXPECT_EQ(words, std::vector<std::uint64_t>(kProducerThreads, encode_error(expected)));
     EXPECT_EQ(handle.state->completed, failing);
     // No success beyond the failing WQE. Publishing in order may end in the error although the WQE
     // was rung for by another, so fewer than `failing` may have been told.

@@ -16,13 +16,7 @@ namespace {
 using test::FabricOptions;
 using test::ManualFabric;
 using test::ManualMemory;
-
-FabricOptions of_depth(std::uint32_t depth, std::uint64_t first = 0) {
-  FabricOptions options;
-  options.depth = depth;
-  options.sender.first_wqe_index = first;
-  return options;
-}
+using test::of_depth;
 
 template <Sharing S>
 std::vector<std::uint64_t> post(SendQueue<ManualMemory, S>& queue, const ManualFabric& fabric,

@@ -15,14 +15,8 @@ namespace {
 using test::FabricOptions;
 using test::ManualFabric;
 using test::ManualMemory;
+using test::of_depth;
 using test::scaled;
-
-FabricOptions of_depth(std::uint32_t depth, std::uint64_t first = 0) {
-  FabricOptions options;
-  options.depth = depth;
-  options.sender.first_wqe_index = first;
-  return options;
-}
 
 // Stamps each PUT with its index, holds the NIC at random, and checks each at its completion.
 template <Sharing S>

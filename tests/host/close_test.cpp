@@ -16,6 +16,7 @@
 #include "peal/host/qp_list.hpp"
 #include "support/guarded_memory.hpp"
 #include "support/manual_memory.hpp"
+#include "support/variants.hpp"
 
 namespace peal {
 namespace {
@@ -24,11 +25,11 @@ using test::ForwardingVerbs;
 using test::GuardedMemory;
 using test::GuardedPages;
 using test::HostFixture;
+using test::kHandlers;
 using test::ManualMemory;
 
-constexpr NicHandler kHandlers[] = {NicHandler::kDirect, NicHandler::kProxy};
-constexpr std::uint32_t kEntries = 3;
-constexpr std::uint32_t kWindow = 16;
+constexpr std::uint32_t kListEntries = 3;
+constexpr std::uint32_t kListWindow = 16;
 constexpr std::uint64_t kPutBytes = 100;
 
 // A list of queue pairs whose every page, and whose source, must not be touched once it is closed.
@@ -36,7 +37,7 @@ struct ListInUse {
   ListInUse(HostFixture& h, NicHandler handler, std::shared_ptr<verbs::Verbs> through = nullptr)
       : host(h),
         memory(std::make_shared<GuardedMemory>()),
-        source(kEntries * kWindow * kPutBytes),
+        source(kListEntries * kListWindow * kPutBytes),
         destination(source.size()) {
     Provider provider = host.provider();
     provider.memory = memory;
@@ -45,7 +46,7 @@ struct ListInUse {
     if (context->impl().proxy != nullptr) context->impl().proxy->drive_by_hand();
     const Context receiver = Context::open(host.peer_provider());
     std::fill_n(source.data(), source.size(), std::byte{0x5a});
-    const std::vector<QueuePairOptions> entries(kEntries, {.depth = 32});
+    const std::vector<QueuePairOptions> entries(kListEntries, {.depth = 32});
     region.emplace(
         MemoryRegion::create(*context, source.data(), source.size(), Access::kLocalOnly));
     peer_region.emplace(MemoryRegion::create(receiver, destination.data(), destination.size(),
@@ -53,7 +54,7 @@ struct ListInUse {
     list.emplace(QpList::create(*context, entries));
     peers.emplace(QpList::create(receiver, entries));
     std::vector<QueuePairAddress> addresses, peer_addresses;
-    for (std::uint32_t i = 0; i < kEntries; ++i) {
+    for (std::uint32_t i = 0; i < kListEntries; ++i) {
       addresses.push_back((*list)[i].address());
       peer_addresses.push_back((*peers)[i].address());
     }
@@ -65,21 +66,21 @@ struct ListInUse {
   ~ListInUse() { ManualMemory::hooks() = {}; }
 
   void arm(const std::vector<nic::Fault>& faults) {
-    for (std::uint32_t i = 0; i < kEntries; ++i) {
+    for (std::uint32_t i = 0; i < kListEntries; ++i) {
       host.nic.core().arm_faults((*list)[i].address().qpn, faults);
     }
   }
   // A full window on every queue of the device array.
   void put_windows() {
-    for (std::uint32_t i = 0; i < kEntries; ++i) {
+    for (std::uint32_t i = 0; i < kListEntries; ++i) {
       ProducerOptions options;
-      options.window = kWindow;
+      options.window = kListWindow;
       options.batch = 5;
-      std::vector<InFlight> fifo(kWindow);
+      std::vector<InFlight> fifo(kListWindow);
       Producer<ManualMemory, Sharing::kDevice> producer(list->handles().data()[i], options,
                                                         fifo.data());
-      const Status status = producer.put_many(kWindow, [&](std::uint64_t k) {
-        const std::uint64_t at = (i * kWindow + k) * kPutBytes;
+      const Status status = producer.put_many(kListWindow, [&](std::uint64_t k) {
+        const std::uint64_t at = (i * kListWindow + k) * kPutBytes;
         return Put{region->address() + at, region->lkey(), peer_region->address() + at,
                    peer_region->rkey(), kPutBytes};
       });
@@ -132,13 +133,13 @@ void get_to(Work work, ListInUse& use) {
     case Work::kUnpolled: use.step(); break;
     case Work::kFailed:
       for (int i = 0; i < 50; ++i) use.step();
-      for (std::uint32_t i = 0; i < kEntries; ++i) {
+      for (std::uint32_t i = 0; i < kListEntries; ++i) {
         ASSERT_EQ((*use.list)[i].state(), QueuePairState::kError);
       }
       break;
     case Work::kSentToError:
       use.step_sender();
-      for (std::uint32_t i = 0; i < kEntries; ++i) (*use.list)[i].to_error();
+      for (std::uint32_t i = 0; i < kListEntries; ++i) (*use.list)[i].to_error();
       break;
   }
 }
@@ -292,7 +293,7 @@ TEST(ListStageClose, GoesOnWhenAStepIsRefusedAndKeepsWhatTheNicMayStillReach) {
   for (const NicHandler handler : kHandlers) {
     const Closed clean = closed_with(handler, Closing::kNone);
     // A QP, a CQ and three umems each, the source's region and the protection domain.
-    EXPECT_EQ(clean.calls, kEntries * 5 + 2u);
+    EXPECT_EQ(clean.calls, kListEntries * 5 + 2u);
     EXPECT_EQ(clean.refused, 0u);
     EXPECT_EQ(clean.live, 0);
     EXPECT_EQ(clean.left, nic::Commands::Objects{});
@@ -300,7 +301,7 @@ TEST(ListStageClose, GoesOnWhenAStepIsRefusedAndKeepsWhatTheNicMayStillReach) {
       SCOPED_TRACE(std::string(nic_handler_name(handler)) + ", step " + std::to_string(at));
       const Closed c = closed_with(handler, at);
       EXPECT_EQ(c.calls, clean.calls);
-      EXPECT_EQ(c.live != 0, at < kEntries * 5u);
+      EXPECT_EQ(c.live != 0, at < kListEntries * 5u);
       // One queue pair at most is left.
       EXPECT_LE(c.left.qps, 1u);
       EXPECT_LE(c.left.cqs, 1u);

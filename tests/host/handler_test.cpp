@@ -44,14 +44,14 @@ TEST(HandlerStageResolve, HasANameForEveryValue) {
   EXPECT_STREQ(handler_reason_text(HandlerReason::kUarNotMapped), "the UAR page cannot be mapped");
 }
 
-struct Case {
+struct ResolveCase {
   NicHandler requested;
   bool mappable;
   HandlerChoice choice;
   std::size_t probes;  // mappings that open() tries
   std::size_t warnings;
 };
-const Case kCases[] = {
+const ResolveCase kResolveCases[] = {
     {NicHandler::kAutomatic,
      true,
      {NicHandler::kAutomatic, NicHandler::kDirect, HandlerReason::kUarMapped},
@@ -80,7 +80,7 @@ const Case kCases[] = {
 };
 
 TEST(HandlerStageResolve, DecidesOncePerContextAndTellsEverywhere) {
-  for (const Case& c : kCases) {
+  for (const ResolveCase& c : kResolveCases) {
     SCOPED_TRACE(std::string(nic_handler_name(c.requested)) + (c.mappable ? "" : ", refused"));
     Opened o(c.requested, c.mappable);
     EXPECT_TRUE(o.context->handler() == c.choice);
@@ -284,7 +284,7 @@ TEST(HandlerStageCompanion, SharesThePageAndOutlivesItsMainOrNot) {
 
 // A library is known that makes companions by what was requested, and resolves that anew.
 TEST(HandlerStageCompanion, IsRungByTheResolvedHandler) {
-  for (const Case& c : kCases) {
+  for (const ResolveCase& c : kResolveCases) {
     SCOPED_TRACE(std::string(nic_handler_name(c.requested)) + (c.mappable ? "" : ", refused"));
     Opened o(c.requested, c.mappable);
     const QueuePair main = QueuePair::create(*o.context, {.depth = 4});

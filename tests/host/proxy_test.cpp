@@ -184,7 +184,7 @@ TEST(HandlerStageProxy, TakesOneStoreOfTheProducersInEverySubmission) {
 }
 
 template <Sharing S>
-void run_laps(std::uint64_t first, SubmitOptions submit) {
+void run_proxied_laps(std::uint64_t first, SubmitOptions submit) {
   SCOPED_TRACE(std::to_string(first) + ", " + publish_order_name(submit.publish));
   constexpr std::uint64_t kPuts = 40;
   ManualFabric fabric(proxied(4, first));
@@ -212,9 +212,9 @@ void run_laps(std::uint64_t first, SubmitOptions submit) {
 TEST(HandlerStageProxy, CarriesPutsOverEveryWrap) {
   for (const std::uint64_t first :
        {std::uint64_t{0}, k2To16 - 7, k2To32 - 7, k2To32 + k2To16 - 7, k2To63 - 7}) {
-    run_laps<Sharing::kExclusive>(first, {});
-    run_laps<Sharing::kDevice>(first, {DoorbellOrder::kRecordRing, PublishOrder::kInOrder});
-    run_laps<Sharing::kDevice>(first, {DoorbellOrder::kRecordRing, PublishOrder::kCombine});
+    run_proxied_laps<Sharing::kExclusive>(first, {});
+    run_proxied_laps<Sharing::kDevice>(first, {DoorbellOrder::kRecordRing, PublishOrder::kInOrder});
+    run_proxied_laps<Sharing::kDevice>(first, {DoorbellOrder::kRecordRing, PublishOrder::kCombine});
   }
 }
 

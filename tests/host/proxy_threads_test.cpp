@@ -26,7 +26,7 @@ using test::scaled;
 using test::stamp_of;
 using test::ThreadsFabric;
 
-void run_shared(PublishOrder publish) {
+void run_shared_under_proxy(PublishOrder publish) {
   SCOPED_TRACE(publish_order_name(publish));
   constexpr std::uint64_t kThreads = 32;
   constexpr std::uint64_t kFirst = (std::uint64_t{1} << 32) - 100;
@@ -75,10 +75,10 @@ void run_shared(PublishOrder publish) {
 }
 
 TEST(HandlerStageProxyThreads, CompleteEveryPutOfADeepCrowdOnAShallowQueueInOrder) {
-  run_shared(PublishOrder::kInOrder);
+  run_shared_under_proxy(PublishOrder::kInOrder);
 }
 TEST(HandlerStageProxyThreads, CompleteEveryPutOfADeepCrowdOnAShallowQueueCombining) {
-  run_shared(PublishOrder::kCombine);
+  run_shared_under_proxy(PublishOrder::kCombine);
 }
 
 TEST(HandlerStageProxyThreads, AllLearnTheErrorThatComesThroughTheProxy) {

@@ -16,6 +16,7 @@
 #include "host/host_fixture.hpp"
 #include "mlx5/layout.hpp"
 #include "support/manual_fabric.hpp"
+#include "support/variants.hpp"
 
 namespace peal {
 namespace {
@@ -23,12 +24,11 @@ namespace {
 using test::error_of;
 using test::ForwardingVerbs;
 using test::HostFixture;
+using test::kHandlers;
 using test::ManualFabric;
 using test::ManualMemory;
 using test::Refusals;
 using test::says;
-
-constexpr NicHandler kHandlers[] = {NicHandler::kDirect, NicHandler::kProxy};
 
 struct ListFixture : HostFixture {
   explicit ListFixture(NicHandler handler = NicHandler::kDirect)

@@ -13,31 +13,17 @@
 #include <utility>
 #include <vector>
 
+#include "ladder/peer_error.hpp"
 #include "ladder/slow_relay.hpp"
 
 namespace peal::ladder {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Kind = PeerError::Kind;
 using nlohmann::json;
-
-Wait long_wait() {
-  return {Clock::now() + std::chrono::seconds(20)};
-}
-Wait short_wait() {
-  return {Clock::now() + std::chrono::milliseconds(30)};
-}
-
-void expect_error(Kind kind, const std::string& text, const std::function<void()>& action) {
-  try {
-    action();
-    ADD_FAILURE() << "no PeerError";
-  } catch (const PeerError& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-  }
-}
+using test::expect_error;
+using test::long_wait;
+using test::short_wait;
 
 struct Ends {
   Ends() {
@@ -66,7 +52,8 @@ std::string frame_of(std::string_view text) {
 void expect_protocol_error(std::string_view bytes, const std::string& text) {
   Ends ends;
   ends.write(bytes);
-  expect_error(Kind::kProtocol, text, [&] { ends.channel.receive("hello", long_wait()); });
+  expect_error(PeerError::Kind::kProtocol, text,
+               [&] { ends.channel.receive("hello", long_wait()); });
 }
 
 TEST(Channel, SendsTheBytesOfTheFormat) {
@@ -122,7 +109,7 @@ TEST(Channel, TimesOutWhereverThePeerStops) {
     Ends ends;
     ends.write(frame.substr(0, bytes));
     const Wait wait = short_wait();
-    expect_error(Kind::kTimeout, "the peer's hello message",
+    expect_error(PeerError::Kind::kTimeout, "the peer's hello message",
                  [&] { ends.channel.receive("hello", wait); });
     EXPECT_GE(Clock::now(), wait.deadline);
   }
@@ -134,7 +121,7 @@ TEST(Channel, SaysClosedWhereverThePeerEnds) {
     Ends ends;
     ends.write(frame.substr(0, bytes));
     ends.raw = Socket();
-    expect_error(Kind::kClosed, "the peer's hello message",
+    expect_error(PeerError::Kind::kClosed, "the peer's hello message",
                  [&] { ends.channel.receive("hello", long_wait()); });
   }
 }
@@ -144,7 +131,7 @@ TEST(Channel, EndsWhenInterrupted) {
   Socket interrupt(::eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
   Wait wait = long_wait();
   wait.interrupt_fd = interrupt.fd();
-  expect_error(Kind::kInterrupted, "the peer's hello message",
+  expect_error(PeerError::Kind::kInterrupted, "the peer's hello message",
                [&] { ends.channel.receive("hello", wait); });
 }
 
@@ -158,7 +145,7 @@ TEST(Channel, NamesBothVersionsWhenTheyDiffer) {
   Channel newer{Socket(fds[0]), 258};
   Channel older{Socket(fds[1])};
   newer.send({{"type", "hello"}}, long_wait());
-  expect_error(Kind::kProtocol, "version 258, this end version 1",
+  expect_error(PeerError::Kind::kProtocol, "version 258, this end version 1",
                [&] { older.receive("hello", long_wait()); });
 }
 
@@ -187,7 +174,7 @@ TEST(Channel, AcceptsTheLongestMessageAndRefusesOneByteMore) {
 TEST(Channel, RefusesToSendAMessageThatIsTooLong) {
   Ends ends;
   const json message{{"type", "hello"}, {"x", std::string(kMessageBytesMax, 'x')}};
-  expect_error(Kind::kProtocol, "the hello message has",
+  expect_error(PeerError::Kind::kProtocol, "the hello message has",
                [&] { ends.channel.send(message, long_wait()); });
 }
 
@@ -211,7 +198,8 @@ TEST(Channel, SurvivesDeepNesting) {
 TEST(Channel, NamesBothTypesWhenAnotherOneComes) {
   Ends ends;
   ends.write(frame_of("{\"type\":\"result\"}"));
-  expect_error(Kind::kProtocol, "expected the peer's hello message, but it sent \"result\"",
+  expect_error(PeerError::Kind::kProtocol,
+               "expected the peer's hello message, but it sent \"result\"",
                [&] { ends.channel.receive("hello", long_wait()); });
 }
 

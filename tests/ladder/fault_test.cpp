@@ -12,7 +12,7 @@ namespace {
 
 using Kind = FaultSpec::Kind;
 
-std::string refusal(std::string_view text) {
+std::string fault_refusal(std::string_view text) {
   try {
     parse_fault(text);
   } catch (const UsageError& e) {
@@ -73,12 +73,12 @@ TEST(Fault, ReadsTheFaultsOfTheControlPath) {
 }
 
 TEST(Fault, NamesTheTextAndWhatIsExpectedWhenItRefuses) {
-  EXPECT_EQ(refusal("corrupt@-1"),
+  EXPECT_EQ(fault_refusal("corrupt@-1"),
             "fault 'corrupt@-1' is not understood: expected corrupt@K or corrupt@K/qp=Q, whole "
             "numbers from 0");
-  EXPECT_EQ(refusal("drop=2"),
+  EXPECT_EQ(fault_refusal("drop=2"),
             "fault 'drop=2' is not understood: expected drop=P, a probability from 0 to 1");
-  EXPECT_EQ(refusal("crash@1"),
+  EXPECT_EQ(fault_refusal("crash@1"),
             "fault 'crash@1' is unknown: expected one of corrupt, noop, cqe, hold, delay, preset, "
             "drop, dup, reorder, uarfail, regfail");
 }
@@ -110,9 +110,9 @@ TEST(Fault, RefusesMalformedPlaces) {
                            "noop",
                            "noop@",
                            "noop=1@1"}) {
-    EXPECT_NE(refusal(text).find(std::string("'") + text + "' is not understood"),
+    EXPECT_NE(fault_refusal(text).find(std::string("'") + text + "' is not understood"),
               std::string::npos)
-        << text << ": " << refusal(text);
+        << text << ": " << fault_refusal(text);
   }
 }
 
@@ -120,8 +120,8 @@ TEST(Fault, RefusesSyndromesThatNoErrorCqeCarries) {
   for (const char* text :
        {"cqe@1", "cqe=@1", "cqe=0@1", "cqe=0x0@1", "cqe=0x@1", "cqe=0x03@1", "cqe=0x113@1",
         "cqe=256@1", "cqe=-1@1", "cqe=13x@1", "cqe=0x13", "cqe=0x13@", "cqe=0x13@1/qp"}) {
-    EXPECT_NE(refusal(text).find("is not understood"), std::string::npos)
-        << text << ": " << refusal(text);
+    EXPECT_NE(fault_refusal(text).find("is not understood"), std::string::npos)
+        << text << ": " << fault_refusal(text);
   }
 }
 
@@ -172,15 +172,16 @@ TEST(Fault, RefusesMalformedValues) {
                            "regfail=ENOPE",
                            "regfail=enomem",
                            "regfail=ENOMEM@1"}) {
-    EXPECT_NE(refusal(text).find("is not understood"), std::string::npos)
-        << text << ": " << refusal(text);
+    EXPECT_NE(fault_refusal(text).find("is not understood"), std::string::npos)
+        << text << ": " << fault_refusal(text);
   }
 }
 
 TEST(Fault, RefusesUnknownNames) {
   for (const char* text : {"", "@1", "=1", "Corrupt@1", "corrupt ", " corrupt@1", "uarfail ", "cq",
                            "dropp=1", "corrupt\n@1"}) {
-    EXPECT_NE(refusal(text).find("is unknown"), std::string::npos) << text << ": " << refusal(text);
+    EXPECT_NE(fault_refusal(text).find("is unknown"), std::string::npos)
+        << text << ": " << fault_refusal(text);
   }
 }
 

@@ -15,7 +15,7 @@ json plan_message() {
 }
 
 template <class F>
-std::string refusal(F read) {
+std::string message_refusal(F read) {
   try {
     read_message(read);
   } catch (const PeerError& e) {
@@ -30,7 +30,7 @@ TEST(Messages, RefusesNumbersThatWouldBeCutOff) {
   for (const char* value : {"-1", "2.0", "2.5", "4294967296", "1e300", "true", "null", "\"2\""}) {
     json message = plan_message();
     message["producers"] = json::parse(value);
-    EXPECT_EQ(refusal([&] { return segment_plan_from(message); }),
+    EXPECT_EQ(message_refusal([&] { return segment_plan_from(message); }),
               "the peer sent a message that is not understood: producers must be a whole number "
               "from 0 to 4294967295")
         << value;
@@ -42,7 +42,7 @@ TEST(Messages, RefusesQueuesThatAreNoListOrHaveNumbersAbove24Bits) {
     return json{{"address", 0u}, {"rkey", 1u}, {"qps", json::parse(qps)}};
   };
   const auto why = [&](const char* qps) {
-    return refusal([&] { return destination_from(with(qps)); });
+    return message_refusal([&] { return destination_from(with(qps)); });
   };
   EXPECT_EQ(why(R"([{"qpn":16777215,"psn":16777215,"lid":65535,"mtu":4096}])"), "accepted");
   EXPECT_NE(why("null").find("qps must be a list"), std::string::npos);
@@ -59,8 +59,9 @@ TEST(Messages, RefusesAMismatchOfAKindThatThereIsNot) {
   json message = json::parse(to_json(verdict).dump());
   EXPECT_EQ(verdict_from(message).first->kind, Wrong::kGuard);
   message["first"]["kind"] = 6;
-  EXPECT_NE(refusal([&] { return verdict_from(json::parse(message.dump())); }).find("kind must"),
-            std::string::npos);
+  EXPECT_NE(
+      message_refusal([&] { return verdict_from(json::parse(message.dump())); }).find("kind must"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace peal::ladder {
 namespace {
 
-std::string refusal(const std::function<void()>& parse) {
+std::string parse_refusal(const std::function<void()>& parse) {
   try {
     parse();
   } catch (const UsageError& e) {
@@ -19,18 +19,18 @@ std::string refusal(const std::function<void()>& parse) {
   return "accepted";
 }
 
-constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kMaxCount = std::numeric_limits<std::uint64_t>::max();
 
 TEST(ParseCount, ReadsWholeNumbersWithinTheLimits) {
   EXPECT_EQ(parse_count("--iters", "1"), 1u);
   EXPECT_EQ(parse_count("--iters", "1003"), 1003u);
   EXPECT_EQ(parse_count("--seed", "0", {.min = 0}), 0u);
-  EXPECT_EQ(parse_count("--seed", "18446744073709551615", {.min = 0}), kMax);
+  EXPECT_EQ(parse_count("--seed", "18446744073709551615", {.min = 0}), kMaxCount);
   EXPECT_EQ(parse_count("--qps", "16", {.min = 1, .max = 16}), 16u);
 }
 
 TEST(ParseCount, NamesOptionLimitsAndTextWhenItRefuses) {
-  EXPECT_EQ(refusal([] { parse_count("--iters", "-3", {.min = 1, .max = 1000}); }),
+  EXPECT_EQ(parse_refusal([] { parse_count("--iters", "-3", {.min = 1, .max = 1000}); }),
             "--iters must be a whole number from 1 to 1000, not '-3'");
 }
 
@@ -63,7 +63,7 @@ TEST(ParseBytes, IsExactAtTheEndOf64Bits) {
 }
 
 TEST(ParseBytes, NamesOptionLimitsAndTextWhenItRefuses) {
-  EXPECT_EQ(refusal([] { parse_bytes("--size", "4KB", {.min = 0, .max = 1024}); }),
+  EXPECT_EQ(parse_refusal([] { parse_bytes("--size", "4KB", {.min = 0, .max = 1024}); }),
             "--size must be a number of bytes from 0 to 1024, such as 4096 or 64KiB, not '4KB'");
 }
 

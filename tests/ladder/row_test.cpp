@@ -72,21 +72,21 @@ class RowFile {
 // The text of a valid row after `edit` changed its JSON.
 template <class Edit>
 std::string edited_row(Edit edit) {
-  auto json = nlohmann::ordered_json::parse(to_json_line(valid_row()));
-  edit(json);
-  return json.dump();
+  auto document = nlohmann::ordered_json::parse(to_json_line(valid_row()));
+  edit(document);
+  return document.dump();
 }
 
 TEST(Row, HasExactlyTheSchemasKeysInOrder) {
-  const auto json = nlohmann::ordered_json::parse(to_json_line(Row{}));
+  const auto document = nlohmann::ordered_json::parse(to_json_line(Row{}));
   std::istringstream keys(kKeys);
   std::string key;
-  for (const auto& item : json.items()) {
+  for (const auto& item : document.items()) {
     ASSERT_TRUE(keys >> key) << item.key();
     EXPECT_EQ(item.key(), key);
   }
   EXPECT_FALSE(keys >> key) << key;
-  EXPECT_EQ(json["schema"], "peal.row.1");
+  EXPECT_EQ(document["schema"], "peal.row.1");
 }
 
 TEST(Row, IsTheSameAfterItWasWrittenAndRead) {
@@ -109,9 +109,9 @@ TEST(Row, WritesNullWhenANumberIsAbsentOrNotFinite) {
   row.gbps_min = -std::numeric_limits<double>::infinity();
   row.gbps_max = std::numeric_limits<double>::infinity();
   const std::string line = to_json_line(row);
-  const auto json = nlohmann::ordered_json::parse(line);
+  const auto document = nlohmann::ordered_json::parse(line);
   for (const char* key : {"gbps", "gbps_min", "gbps_max", "mpps", "latency_ns_p50", "driver"}) {
-    EXPECT_TRUE(json[key].is_null()) << key;
+    EXPECT_TRUE(document[key].is_null()) << key;
   }
   EXPECT_FALSE(parse_row(line).gbps);
 }
@@ -128,7 +128,7 @@ TEST(Row, IsRefusedWhenAKeyIsMissingThatRowsAlwaysHad) {
   std::istringstream keys(kKeys);
   const std::set<std::string> later = {"order", "dbsrc", "rules"};
   for (std::string key; keys >> key;) {
-    const std::string without = edited_row([&](auto& json) { json.erase(key); });
+    const std::string without = edited_row([&](auto& document) { document.erase(key); });
     if (later.count(key) == 1) {
       EXPECT_NO_THROW(parse_row(without)) << key;
     } else {
@@ -141,14 +141,18 @@ TEST(Row, IsRefusedWhenAnyKeyHasAnotherType) {
   std::istringstream keys(kKeys);
   for (std::string key; keys >> key;) {
     const auto object = nlohmann::ordered_json::object();
-    EXPECT_THROW(parse_row(edited_row([&](auto& json) { json[key] = object; })), std::runtime_error)
+    EXPECT_THROW(parse_row(edited_row([&](auto& document) { document[key] = object; })),
+                 std::runtime_error)
         << key;
   }
-  EXPECT_THROW(parse_row(edited_row([](auto& json) { json["puts"] = -1; })), std::runtime_error);
-  EXPECT_THROW(parse_row(edited_row([](auto& json) { json["puts"] = 1.5; })), std::runtime_error);
-  EXPECT_THROW(parse_row(edited_row([](auto& json) { json["puts"] = nullptr; })),
+  EXPECT_THROW(parse_row(edited_row([](auto& document) { document["puts"] = -1; })),
                std::runtime_error);
-  EXPECT_THROW(parse_row(edited_row([](auto& json) { json["faults"] = {1}; })), std::runtime_error);
+  EXPECT_THROW(parse_row(edited_row([](auto& document) { document["puts"] = 1.5; })),
+               std::runtime_error);
+  EXPECT_THROW(parse_row(edited_row([](auto& document) { document["puts"] = nullptr; })),
+               std::runtime_error);
+  EXPECT_THROW(parse_row(edited_row([](auto& document) { document["faults"] = {1}; })),
+               std::runtime_error);
 }
 
 TEST(Row, IsRefusedWhenAValueIsNestedDeeply) {
@@ -166,9 +170,10 @@ TEST(Row, IsRefusedWhenAValueIsNestedDeeply) {
 }
 
 TEST(Row, IsRefusedWhenTheSchemaOrAKeyIsUnknown) {
-  EXPECT_THROW(parse_row(edited_row([](auto& json) { json["schema"] = "peal.row.2"; })),
+  EXPECT_THROW(parse_row(edited_row([](auto& document) { document["schema"] = "peal.row.2"; })),
                std::runtime_error);
-  EXPECT_THROW(parse_row(edited_row([](auto& json) { json["more"] = 1; })), std::runtime_error);
+  EXPECT_THROW(parse_row(edited_row([](auto& document) { document["more"] = 1; })),
+               std::runtime_error);
 }
 
 TEST(Row, IsRefusedWhenItIsNoJsonObject) {

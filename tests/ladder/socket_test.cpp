@@ -17,24 +17,19 @@
 #include <utility>
 #include <vector>
 
+#include "ladder/peer_error.hpp"
 #include "ladder/slow_relay.hpp"
 
 namespace peal::ladder {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Kind = PeerError::Kind;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::expect_error;
+using test::long_wait;
 using test::make_socket_pair;
-
-// Long enough for the slowest machine; no test waits for it unless it fails.
-Wait long_wait(int interrupt_fd = -1) {
-  return {Clock::now() + seconds(20), interrupt_fd};
-}
-Wait short_wait(int interrupt_fd = -1) {
-  return {Clock::now() + milliseconds(30), interrupt_fd};
-}
+using test::short_wait;
 
 // An eventfd that is readable from the start.
 Socket make_interrupt() {
@@ -55,17 +50,6 @@ std::vector<std::byte> random_bytes(std::size_t count, std::uint64_t seed) {
   std::vector<std::byte> bytes(count);
   for (std::byte& b : bytes) b = static_cast<std::byte>(random());
   return bytes;
-}
-
-// Expects a PeerError of `kind` whose message contains `text`.
-void expect_error(Kind kind, const std::string& text, const std::function<void()>& action) {
-  try {
-    action();
-    ADD_FAILURE() << "no PeerError";
-  } catch (const PeerError& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-  }
 }
 
 void exchange(Socket& from, Socket& to) {
@@ -148,11 +132,12 @@ TEST(Socket, HasItsOptionsSetAtBothEnds) {
 TEST(Socket, RefusesToListenWhenThePortIsTaken) {
   Socket listener = listen_on("127.0.0.1", 0);
   const std::uint16_t port = local_port(listener);
-  expect_error(Kind::kAddress, std::to_string(port), [&] { listen_on("127.0.0.1", port); });
+  expect_error(PeerError::Kind::kAddress, std::to_string(port),
+               [&] { listen_on("127.0.0.1", port); });
 }
 
 TEST(Socket, RefusesToListenWhenTheAddressIsNotOfThisHost) {
-  expect_error(Kind::kAddress, "192.0.2.1", [] { listen_on("192.0.2.1", 0); });
+  expect_error(PeerError::Kind::kAddress, "192.0.2.1", [] { listen_on("192.0.2.1", 0); });
 }
 
 TEST(Socket, AcceptEndsAtItsDeadlineWhenNobodyConnects) {
@@ -184,7 +169,7 @@ TEST(Socket, ConnectIsRefusedWhenNobodyListens) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   ASSERT_EQ(::bind(bound.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   const std::uint16_t port = local_port(bound);
-  expect_error(Kind::kRefused, "127.0.0.1 port " + std::to_string(port),
+  expect_error(PeerError::Kind::kRefused, "127.0.0.1 port " + std::to_string(port),
                [&] { connect_to("127.0.0.1", port, long_wait()); });
 }
 
@@ -192,7 +177,7 @@ TEST(Socket, ConnectSaysSoWhenTheNameIsUnknown) {
   // A label beyond 63 characters: no resolver asks a network for it.
   std::string name(70, 'x');
   name += ".invalid";
-  expect_error(Kind::kAddress, name, [&] { connect_to(name, 1, long_wait()); });
+  expect_error(PeerError::Kind::kAddress, name, [&] { connect_to(name, 1, long_wait()); });
 }
 
 // A listener whose queue is full, so that further connections get no answer.
@@ -217,7 +202,7 @@ TEST(Socket, ConnectEndsAtItsDeadlineWhenNobodyAnswers) {
   FullListener listener;
   if (!listener.full) GTEST_SKIP() << "this kernel answers beyond the backlog";
   const Wait wait = short_wait();
-  expect_error(Kind::kTimeout, "a connection to 127.0.0.1",
+  expect_error(PeerError::Kind::kTimeout, "a connection to 127.0.0.1",
                [&] { connect_to("127.0.0.1", local_port(listener.listener), wait); });
   EXPECT_GE(Clock::now(), wait.deadline);
 }
@@ -226,7 +211,7 @@ TEST(Socket, ConnectEndsWhenInterrupted) {
   FullListener listener;
   if (!listener.full) GTEST_SKIP() << "this kernel answers beyond the backlog";
   Socket interrupt = make_interrupt();
-  expect_error(Kind::kInterrupted, "a connection to 127.0.0.1", [&] {
+  expect_error(PeerError::Kind::kInterrupted, "a connection to 127.0.0.1", [&] {
     connect_to("127.0.0.1", local_port(listener.listener), long_wait(interrupt.fd()));
   });
 }
@@ -273,7 +258,7 @@ TEST(Socket, ReceiveEndsAtItsDeadlineWhenThePeerStopsPartWay) {
   send_all(pair.a, random_bytes(5, 4), "the test's bytes", long_wait());
   std::vector<std::byte> received(12);
   const Wait wait = short_wait();
-  expect_error(Kind::kTimeout, "s for the server's hello: 5 of 12 bytes",
+  expect_error(PeerError::Kind::kTimeout, "s for the server's hello: 5 of 12 bytes",
                [&] { receive_all(pair.b, received, "the server's hello", wait); });
   EXPECT_GE(Clock::now(), wait.deadline);
 }
@@ -288,7 +273,7 @@ TEST(Socket, ReceiveEndsAtItsDeadlineWhenThePeerDripsBytes) {
   send_all(a, random_bytes(200, 5), "the test's bytes", long_wait());
   std::vector<std::byte> received(200);
   const Wait wait = short_wait();
-  expect_error(Kind::kTimeout, "of 200 bytes",
+  expect_error(PeerError::Kind::kTimeout, "of 200 bytes",
                [&] { receive_all(b, received, "the test's bytes", wait); });
   EXPECT_GE(Clock::now(), wait.deadline);
 }
@@ -298,7 +283,7 @@ TEST(Socket, ReceiveSaysClosedWhenThePeerEndsPartWay) {
   send_all(pair.a, random_bytes(5, 6), "the test's bytes", long_wait());
   pair.a = Socket();
   std::vector<std::byte> received(12);
-  expect_error(Kind::kClosed, "the server's hello: 5 of 12 bytes",
+  expect_error(PeerError::Kind::kClosed, "the server's hello: 5 of 12 bytes",
                [&] { receive_all(pair.b, received, "the server's hello", long_wait()); });
 }
 
@@ -306,7 +291,7 @@ TEST(Socket, ReceiveEndsWhenInterrupted) {
   Pair pair = make_pair();
   Socket interrupt = make_interrupt();
   std::vector<std::byte> received(1);
-  expect_error(Kind::kInterrupted, "the server's hello", [&] {
+  expect_error(PeerError::Kind::kInterrupted, "the server's hello", [&] {
     receive_all(pair.b, received, "the server's hello", long_wait(interrupt.fd()));
   });
 }
@@ -315,7 +300,7 @@ TEST(Socket, SendEndsAtItsDeadlineWhenThePeerDoesNotRead) {
   Pair pair = make_pair();
   const std::vector<std::byte> bytes(std::size_t{8} << 20);
   const Wait wait = short_wait();
-  expect_error(Kind::kTimeout, "the peer to take the hello",
+  expect_error(PeerError::Kind::kTimeout, "the peer to take the hello",
                [&] { send_all(pair.a, bytes, "the hello", wait); });
   EXPECT_GE(Clock::now(), wait.deadline);
 }
@@ -324,21 +309,21 @@ TEST(Socket, SendEndsWhenInterrupted) {
   Pair pair = make_pair();
   Socket interrupt = make_interrupt();
   const std::vector<std::byte> bytes(std::size_t{8} << 20);
-  expect_error(Kind::kInterrupted, "the peer to take the hello",
+  expect_error(PeerError::Kind::kInterrupted, "the peer to take the hello",
                [&] { send_all(pair.a, bytes, "the hello", long_wait(interrupt.fd())); });
 }
 
 TEST(Socket, SendSaysClosedWhenThePeerIsGone) {
   Pair pair = make_pair();
   pair.b = Socket();
-  expect_error(Kind::kClosed, "the hello",
+  expect_error(PeerError::Kind::kClosed, "the hello",
                [&] { send_all(pair.a, random_bytes(1, 7), "the hello", long_wait()); });
 }
 
 TEST(Socket, FailsAtOnceWhenTheInterruptDescriptorIsInvalid) {
   Pair pair = make_pair();
   std::vector<std::byte> received(1);
-  expect_error(Kind::kSystem, "cannot wait",
+  expect_error(PeerError::Kind::kSystem, "cannot wait",
                [&] { receive_all(pair.b, received, "a byte", long_wait(1 << 20)); });
 }
 

@@ -16,7 +16,7 @@
 namespace peal::mlx5 {
 namespace {
 
-constexpr int kCases = 20000;
+constexpr int kCqeCases = 20000;
 
 template <class To, class From>
 To same_bytes(const From& from) {
@@ -58,7 +58,7 @@ void expect_same(const CqeFields& a, const CqeFields& b) {
 
 TEST(Cqe, SuccessReadsInRdmaCoreAsItWasEncoded) {
   std::mt19937_64 random(0x5eed0020);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kCqeCases; ++i) {
     const CqeFields f = random_fields(random, CqeOpcode::kRequester);
     auto theirs = same_bytes<mlx5_cqe64>(encode(f));
     ASSERT_EQ(mlx5dv_get_cqe_opcode(&theirs), MLX5_CQE_REQ);
@@ -74,7 +74,7 @@ TEST(Cqe, SuccessReadsInRdmaCoreAsItWasEncoded) {
 
 TEST(Cqe, DecodesASuccessThatRdmaCoreStructsHold) {
   std::mt19937_64 random(0x5eed0021);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kCqeCases; ++i) {
     const CqeFields f = random_fields(random, CqeOpcode::kRequester);
     mlx5_cqe64 theirs;
     std::memset(&theirs, static_cast<int>(random() & 0xff), sizeof theirs);
@@ -91,7 +91,7 @@ TEST(Cqe, DecodesASuccessThatRdmaCoreStructsHold) {
 
 TEST(ErrorCqe, ReadsInRdmaCoreAsItWasEncoded) {
   std::mt19937_64 random(0x5eed0022);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kCqeCases; ++i) {
     const bool requester = random() % 2 == 0;
     const CqeFields f =
         random_fields(random, requester ? CqeOpcode::kRequesterError : CqeOpcode::kResponderError);
@@ -109,7 +109,7 @@ TEST(ErrorCqe, ReadsInRdmaCoreAsItWasEncoded) {
 
 TEST(ErrorCqe, DecodesWhatRdmaCoreStructsHold) {
   std::mt19937_64 random(0x5eed0023);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kCqeCases; ++i) {
     CqeFields f = random_fields(random, CqeOpcode::kRequesterError);
     f.byte_count = 0;
     mlx5_err_cqe theirs{};
@@ -128,7 +128,7 @@ TEST(ErrorCqe, DecodesWhatRdmaCoreStructsHold) {
 
 TEST(Cqe, RoundTripKeepsEveryField) {
   std::mt19937_64 random(0x5eed0024);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kCqeCases; ++i) {
     const CqeOpcode opcode = random() % 2 ? CqeOpcode::kRequester : CqeOpcode::kResponderError;
     const CqeFields f = random_fields(random, opcode);
     expect_same(decode(encode(f)), f);

@@ -13,10 +13,10 @@
 namespace peal::mlx5 {
 namespace {
 
-constexpr int kCases = 20000;
+constexpr int kDoorbellCases = 20000;
 using Bytes8 = std::array<std::uint8_t, 8>;
 
-Bytes8 bytes_of(std::uint64_t word) {
+Bytes8 doorbell_bytes(std::uint64_t word) {
   Bytes8 b;
   std::memcpy(b.data(), &word, sizeof b);
   return b;
@@ -30,7 +30,7 @@ std::uint64_t word_of(const Bytes8& bytes) {
 
 TEST(Doorbell, GoldenBytes) {
   const Bytes8 golden = {0x00, 0x12, 0x34, 0x00, 0xab, 0xcd, 0xef, 0x00};
-  EXPECT_EQ(bytes_of(encode_doorbell(0x1234, Qpn(0xabcdef))), golden);
+  EXPECT_EQ(doorbell_bytes(encode_doorbell(0x1234, Qpn(0xabcdef))), golden);
 }
 
 // Two halves exchanged, or one field in both, would be another QP's doorbell.
@@ -45,7 +45,7 @@ TEST(Doorbell, IndexComesFirstAndQueueNumberSecond) {
 TEST(Doorbell, CarriesSixteenBitsOfTheIndexWhenTheIndexIsLarger) {
   for (const std::uint64_t pi : {std::uint64_t{0x1'0000}, std::uint64_t{0xff'ffff},
                                  std::uint64_t{0x1'0000'0000}, ~std::uint64_t{0}}) {
-    const Bytes8 bytes = bytes_of(encode_doorbell(pi, Qpn(0x42)));
+    const Bytes8 bytes = doorbell_bytes(encode_doorbell(pi, Qpn(0x42)));
     EXPECT_EQ(bytes[0], 0) << "bits 23:16 of the index must not travel";
     EXPECT_EQ(bytes[3], 0);
     EXPECT_EQ(decode_doorbell(encode_doorbell(pi, Qpn(0x42))).pi(), static_cast<std::uint16_t>(pi));
@@ -54,7 +54,7 @@ TEST(Doorbell, CarriesSixteenBitsOfTheIndexWhenTheIndexIsLarger) {
 
 TEST(Doorbell, RoundTripKeepsIndexAndQueueNumber) {
   std::mt19937_64 random(0x5eed0030);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kDoorbellCases; ++i) {
     const std::uint64_t pi = random() >> (random() % 64);
     const Qpn qpn(static_cast<std::uint32_t>(random() & 0xffffff));
     const std::uint64_t word = encode_doorbell(pi, qpn);
@@ -70,7 +70,7 @@ TEST(Doorbell, RoundTripKeepsIndexAndQueueNumber) {
 
 TEST(Doorbell, AnnouncesTheSlotAfterTheWqeWhenItIsTheWqeItself) {
   std::mt19937_64 random(0x5eed0031);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kDoorbellCases; ++i) {
     const auto index = static_cast<std::uint16_t>(random());
     const auto qpn = static_cast<std::uint32_t>(random() & 0xffffff);
     const auto ds = static_cast<std::uint8_t>(1 + random() % 63);
@@ -108,7 +108,7 @@ TEST(DoorbellRecord, SendWordIsTheOneOfRdmaCore) {
 
 TEST(DoorbellRecord, CarriesSixteenBitsWhenTheIndexWraps) {
   std::mt19937_64 random(0x5eed0032);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kDoorbellCases; ++i) {
     const std::uint64_t pi = random() >> (random() % 64);
     ASSERT_EQ(be32toh(encode_dbrec(pi)), pi & 0xffff);
     ASSERT_EQ(decode_dbrec(encode_dbrec(pi)), static_cast<std::uint16_t>(pi));

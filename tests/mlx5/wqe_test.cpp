@@ -14,7 +14,7 @@ namespace peal::mlx5 {
 namespace {
 
 using Bytes16 = std::array<std::uint8_t, 16>;
-constexpr int kCases = 20000;
+constexpr int kWqeCases = 20000;
 
 template <class Segment>
 Bytes16 bytes_of(const Segment& segment) {
@@ -44,7 +44,7 @@ CtrlSeg random_ctrl(std::mt19937_64& random) {
 
 TEST(CtrlSeg, EncodesAsRdmaCoreDoes) {
   std::mt19937_64 random(0x5eed0010);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kWqeCases; ++i) {
     const CtrlSeg s = random_ctrl(random);
     mlx5_wqe_ctrl_seg theirs{};
     mlx5dv_set_ctrl_seg(&theirs, s.wqe_index, s.opcode, s.opmod, s.qpn.value, s.fm_ce_se, s.ds, 0,
@@ -55,7 +55,7 @@ TEST(CtrlSeg, EncodesAsRdmaCoreDoes) {
 
 TEST(CtrlSeg, DecodesWhatRdmaCoreEncodes) {
   std::mt19937_64 random(0x5eed0011);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kWqeCases; ++i) {
     const CtrlSeg s = random_ctrl(random);
     mlx5_wqe_ctrl_seg theirs{};
     // Signature and stream channel hold whatever the client's stack held.
@@ -93,7 +93,7 @@ TEST(CtrlSeg, IgnoresTheUpperTwoBitsOfTheSegmentCountByte) {
 
 TEST(RaddrSeg, EncodesAsTheRdmaCoreStruct) {
   std::mt19937_64 random(0x5eed0012);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kWqeCases; ++i) {
     const RaddrSeg s{random(), Rkey(static_cast<std::uint32_t>(random()))};
     mlx5_wqe_raddr_seg theirs{};
     theirs.raddr = htobe64(s.address);
@@ -108,7 +108,7 @@ TEST(RaddrSeg, EncodesAsTheRdmaCoreStruct) {
 
 TEST(DataSeg, EncodesAsRdmaCoreDoes) {
   std::mt19937_64 random(0x5eed0013);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kWqeCases; ++i) {
     const DataSeg s{static_cast<std::uint32_t>(random()) & ~kInlineFlag,
                     Lkey(static_cast<std::uint32_t>(random())), random()};
     mlx5_wqe_data_seg theirs;
@@ -129,7 +129,7 @@ TEST(DataSeg, GoldenBytes) {
 
 TEST(AtomicSeg, EncodesAsRdmaCoreDoes) {
   std::mt19937_64 random(0x5eed0014);
-  for (int i = 0; i < kCases; ++i) {
+  for (int i = 0; i < kWqeCases; ++i) {
     const AtomicSeg s{random(), random()};
     const mlx5_wqe_atomic_seg theirs{htobe64(s.swap_or_add), htobe64(s.compare)};
     ASSERT_EQ(bytes_of(encode(s)), bytes_of(theirs));

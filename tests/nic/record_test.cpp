@@ -10,18 +10,18 @@ namespace {
 using test::RawFabric;
 using test::RawFabricOptions;
 
-constexpr std::uint64_t kGraceNs = 1'000'000;
+constexpr std::uint64_t kRecordGraceNs = 1'000'000;
 
 RawFabricOptions with_grace() {
   RawFabricOptions o;
-  o.sender.record_grace_ns = kGraceNs;
+  o.sender.record_grace_ns = kRecordGraceNs;
   return o;
 }
 
 // Steps through `graces` grace periods.
 void let_pass(RawFabric<>& fabric, int graces) {
   for (int i = 0; i < graces; ++i) {
-    fabric.now_ns += kGraceNs;
+    fabric.now_ns += kRecordGraceNs;
     fabric.settle();
   }
 }
@@ -32,7 +32,7 @@ TEST(Record, LeftOutEndsTheQpAfterTheGracePeriod) {
   fabric.qp.write(fabric.write(0, 0, 8));
   fabric.qp.ring();
   fabric.settle();
-  fabric.now_ns += kGraceNs - 1;
+  fabric.now_ns += kRecordGraceNs - 1;
   fabric.settle();
   EXPECT_EQ(fabric.refused(Refusal::kDoorbellWithoutRecord), 0u);
   let_pass(fabric, 3);
@@ -52,7 +52,7 @@ TEST(Record, WrittenLateButWithinTheGracePeriodIsNoFault) {
     fabric.qp.write(fabric.write(0, 0, 8));
     fabric.qp.ring();
     fabric.settle();
-    fabric.now_ns += kGraceNs - 1;
+    fabric.now_ns += kRecordGraceNs - 1;
     fabric.settle();
     fabric.qp.record();
     let_pass(fabric, 3);

@@ -123,13 +123,13 @@ TEST(Requester, GivesACqeWhenAnEventIsAskedForToo) {
 }
 
 // What each wrong WQE ends with, seen from the client.
-struct WrongWqe {
+struct PostedWrongWqe {
   const char* name;
   Refusal refusal;
   Syndrome syndrome;
   void (*spoil)(RawFabric<>&, Wqe&);
 };
-const WrongWqe kWrongWqes[] = {
+const PostedWrongWqe kPostedWrongWqes[] = {
     {"index", Refusal::kWqeIndex, Syndrome::kLocalQpOperation,
      [](RawFabric<>&, Wqe& w) { ++w.ctrl.wqe_index; }},
     {"QPN", Refusal::kWqeQpn, Syndrome::kLocalQpOperation,
@@ -159,7 +159,7 @@ const WrongWqe kWrongWqes[] = {
 };
 
 TEST(Requester, EndsAQpOnEachWrongWqeWithOneErrorCqeAndFlushesTheRest) {
-  for (const WrongWqe& wrong : kWrongWqes) {
+  for (const PostedWrongWqe& wrong : kPostedWrongWqes) {
     RawFabric fabric;
     fabric.qp.write(fabric.write(0, 0, 64));
     Wqe bad = fabric.write(64, 64, 64);

@@ -21,7 +21,7 @@ using test::RawFabricOptions;
 using test::succeeded;
 using test::Wqe;
 
-constexpr std::uint64_t kGraceNs = 1'000'000;
+constexpr std::uint64_t kClientGraceNs = 1'000'000;
 
 struct WrongClient {
   Refusal rule;
@@ -163,7 +163,7 @@ const std::vector<WrongClient>& wrong_clients() {
       {Refusal::kWaitForever, Syndrome::kLocalQpOperation,
        [](F f) {
          f.run({f.ctrl(Opcode::kWait, 2), mlx5::encode(mlx5::WaitSeg{5, f.qp.cqn()})});
-         wait_for(f, kGraceNs);
+         wait_for(f, kClientGraceNs);
        }},
       {Refusal::kReadsInFlight, Syndrome::kLocalQpOperation,
        [](F f) {
@@ -323,15 +323,15 @@ const std::vector<WrongClient>& wrong_clients() {
        [](F f) {
          f.qp.write(test::nop());
          f.qp.ring();
-         wait_for(f, kGraceNs);
-         wait_for(f, kGraceNs);
+         wait_for(f, kClientGraceNs);
+         wait_for(f, kClientGraceNs);
        }},
       {Refusal::kRecordWithoutDoorbell, Syndrome::kNone,
        [](F f) {
          f.qp.write(test::nop());
          f.qp.record();
-         wait_for(f, kGraceNs);
-         wait_for(f, kGraceNs);
+         wait_for(f, kClientGraceNs);
+         wait_for(f, kClientGraceNs);
        }},
       {Refusal::kDoorbellBeforeRts, Syndrome::kNone,
        [](F f) {
@@ -368,7 +368,7 @@ const std::vector<WrongClient>& wrong_clients() {
 
 RawFabricOptions options_for(const WrongClient& client, Strictness level, Notify notify) {
   RawFabricOptions o;
-  o.sender.record_grace_ns = o.receiver.record_grace_ns = kGraceNs;
+  o.sender.record_grace_ns = o.receiver.record_grace_ns = kClientGraceNs;
   o.sender.rules[static_cast<std::size_t>(client.rule)] = level;
   o.receiver.rules[static_cast<std::size_t>(client.rule)] = level;
   o.sender.notify = o.receiver.notify = std::move(notify);
@@ -566,12 +566,12 @@ TEST(Strictness, TheResponderHoldsItsOwnMessageLimit) {
 // What ends a QP without a WQE's fault is on record too.
 TEST(Strictness, WhatEndsAQpIsOnRecord) {
   RawFabricOptions o;
-  o.sender.record_grace_ns = kGraceNs;
+  o.sender.record_grace_ns = kClientGraceNs;
   RawFabric fabric(o);
   fabric.qp.write(test::nop());
   fabric.qp.ring();
-  wait_for(fabric, kGraceNs);
-  wait_for(fabric, kGraceNs);
+  wait_for(fabric, kClientGraceNs);
+  wait_for(fabric, kClientGraceNs);
   EXPECT_EQ(fabric.state(), QpState::kError);
   EXPECT_EQ(fabric.counters().first_error.reason, Refusal::kDoorbellWithoutRecord);
 }

@@ -33,6 +33,13 @@ struct FabricOptions {
   CompletionMode completion = CompletionMode::kEvery;
 };
 
+inline FabricOptions of_depth(std::uint32_t depth, std::uint64_t first = 0) {
+  FabricOptions options;
+  options.depth = depth;
+  options.sender.first_wqe_index = first;
+  return options;
+}
+
 class ManualFabric {
  public:
   explicit ManualFabric(const FabricOptions& options = {})

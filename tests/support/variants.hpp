@@ -11,6 +11,9 @@
 
 namespace peal::test {
 
+// Each of them drives a queue by itself.
+inline constexpr NicHandler kHandlers[] = {NicHandler::kDirect, NicHandler::kProxy};
+
 using Variant = std::tuple<CompletionMode, NicHandler>;
 
 inline auto all_variants() {
