@@ -18,18 +18,12 @@
 #include <vector>
 
 #include "cli/process.hpp"
+#include "support/scale.hpp"
 
 namespace peal::test {
 
 using Arguments = std::vector<std::string>;
 using Rows = std::vector<nlohmann::json>;
-
-// PEAL_TEST_SCALE makes long runs shorter, as for a build with sanitizers.
-inline std::uint64_t scaled(std::uint64_t count) {
-  const char* text = std::getenv("PEAL_TEST_SCALE");
-  const double scale = text == nullptr ? 1 : std::strtod(text, nullptr);
-  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(count) * scale));
-}
 
 inline Arguments words(const std::string& text) {
   std::istringstream stream(text);
