@@ -87,6 +87,10 @@ class Core final : private QueueEvents {
     const auto i = index_of(qpn);
     return i ? std::optional(requester_.dump(i, now_ns_)) : std::nullopt;
   }
+  // An engine with a data path of its own has ended this QP.
+  void end(Qpn qpn) {
+    if (QpEntry* qp = tables_->find_qp(qpn)) qp->state = QpState::kError;
+  }
   bool quiet(Qpn qpn) const {
     const auto i = index_of(qpn);
     return i ? requester_.quiet(i) : true;
@@ -125,6 +129,8 @@ class Core final : private QueueEvents {
     uar_freed(tables_->uars[tables_->qps[qp].uar]);
     requester_.create(qp, options_.first_wqe_index);
     responder_.reset(qp);
+    ring_emptied(qp, options_.first_wqe_index);
+    tables_->qps[qp].made_generation = ring_generation_;
   }
   void qp_destroyed(std::uint32_t qp) override {
     requester_.destroy(qp);
@@ -133,6 +139,11 @@ class Core final : private QueueEvents {
   void qp_reset(std::uint32_t qp) override {
     requester_.reset(qp);
     responder_.reset(qp);
+    ring_emptied(qp, 0);
+  }
+  void ring_emptied(std::uint32_t qp, std::uint64_t first_index) {
+    tables_->qps[qp].ring_generation = ++ring_generation_;
+    tables_->qps[qp].first_index = first_index;
   }
   bool uar_freed(const UarEntry& uar) override {
     return !requester_.doorbells().left_behind(uar) ||
@@ -156,6 +167,7 @@ class Core final : private QueueEvents {
   ReasonCounts reasons_;
   link::Link& link_;
   std::uint64_t now_ns_ = 0;
+  std::uint64_t ring_generation_ = 0;
   Requester<M> requester_;
   Responder<M> responder_;
   Commands commands_;

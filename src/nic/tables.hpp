@@ -66,7 +66,12 @@ struct QpEntry {
   Qpn remote_qpn;
   Psn next_send_psn;
   Psn next_receive_psn;
-  std::uint8_t ack_timeout = 0;  // coded: 4.096 us * 2^n; 0 waits for ever (IBTA 9.7.6.1.3)
+  // Of its ring as it was last made empty, by creation or reset: which time, counted over all QPs,
+  // and the index of the first WQE in it.
+  std::uint64_t ring_generation = 0;
+  std::uint64_t first_index = 0;
+  std::uint64_t made_generation = 0;  // that of its creation
+  std::uint8_t ack_timeout = 0;       // coded: 4.096 us * 2^n; 0 waits for ever (IBTA 9.7.6.1.3)
   std::uint8_t retry_count = 0;
 
   // How long the oldest unanswered request may stay so. Links that lose nothing need no second

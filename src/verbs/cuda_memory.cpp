@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <string>
 
+#include "peal/host/error.hpp"
 #include "peal/mlx5/doorbell.hpp"
 #include "verbs/software.hpp"
 
@@ -65,6 +67,125 @@ int CudaHostMemory::copy_to_device(void* to, const void* from, std::size_t bytes
 
 int CudaHostMemory::copy_from_device(void* to, const void* from, std::size_t bytes) {
   return HostMemory().copy_from_device(to, from, bytes);
+}
+
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+
+std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+void require(cudaError_t error, const std::string& what) {
+  if (error != cudaSuccess) {
+    throw Error(errno_of(error), what + ": " + cudaGetErrorString(error));
+  }
+}
+
+}  // namespace
+
+CudaDeviceMemory::CudaDeviceMemory(std::size_t bytes) {
+  bytes = whole_pages(bytes);
+  void* arena = nullptr;
+  require(cudaMalloc(&arena, bytes),
+          "allocating " + std::to_string(bytes) + " bytes of GPU memory");
+  arena_ = static_cast<std::byte*>(arena);
+  cudaStream_t stream = nullptr;
+  const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (error != cudaSuccess) cudaFree(arena_);
+  require(error, "making a stream for copies");
+  stream_ = stream;
+  free_[arena_] = bytes;
+}
+
+CudaDeviceMemory::~CudaDeviceMemory() {
+  cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
+  cudaFree(arena_);
+}
+
+void* CudaDeviceMemory::allocate(std::size_t bytes) {
+  const std::size_t wanted = whole_pages(bytes);
+  std::byte* memory = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [at, size] : free_) {
+      if (size < wanted) continue;
+      memory = at;
+      const std::size_t left = size - wanted;
+      free_.erase(at);
+      if (left != 0) free_[memory + wanted] = left;
+      break;
+    }
+  }
+  if (memory == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  const std::vector<std::byte> zeros(wanted);
+  errno = copy(memory, zeros.data(), wanted);
+  if (errno == 0) return memory;
+  const int error = errno;
+  release(memory, bytes);
+  errno = error;
+  return nullptr;
+}
+
+void CudaDeviceMemory::release(void* memory, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  auto at = free_.emplace(static_cast<std::byte*>(memory), whole_pages(bytes)).first;
+  const auto next = std::next(at);
+  if (next != free_.end() && at->first + at->second == next->first) {
+    at->second += next->second;
+    free_.erase(next);
+  }
+  if (at == free_.begin()) return;
+  const auto before = std::prev(at);
+  if (before->first + before->second != at->first) return;
+  before->second += at->second;
+  free_.erase(at);
+}
+
+int CudaDeviceMemory::copy(void* to, const void* from, std::size_t bytes) {
+  const auto stream = static_cast<cudaStream_t>(stream_);
+  if (const int error = errno_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream))) {
+    return error;
+  }
+  return errno_of(cudaStreamSynchronize(stream));
+}
+
+int CudaDeviceMemory::copy_to_device(void* to, const void* from, std::size_t bytes) {
+  return copy(to, from, bytes);
+}
+
+int CudaDeviceMemory::copy_from_device(void* to, const void* from, std::size_t bytes) {
+  return copy(to, from, bytes);
+}
+
+CudaUarPages::CudaUarPages(std::size_t pages) {
+  void* arena = nullptr;
+  require(cudaHostAlloc(&arena, pages * mlx5::kUarPageBytes, cudaHostAllocPortable),
+          "allocating pinned memory for doorbells");
+  arena_ = static_cast<std::byte*>(arena);
+  for (std::size_t i = pages; i > 0; --i) free_.push_back(arena_ + (i - 1) * mlx5::kUarPageBytes);
+}
+
+CudaUarPages::~CudaUarPages() {
+  cudaFreeHost(arena_);
+}
+
+void* CudaUarPages::take() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return nullptr;
+  void* page = free_.back();
+  free_.pop_back();
+  std::memset(page, 0, mlx5::kUarPageBytes);
+  return page;
+}
+
+void CudaUarPages::give_back(void* page) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(page);
 }
 
 }  // namespace peal::verbs

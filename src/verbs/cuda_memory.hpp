@@ -2,7 +2,12 @@
 // consumes.
 #pragma once
 
-#include "verbs/verbs.hpp"
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "verbs/software.hpp"
 
 namespace peal::verbs {
 
@@ -16,6 +21,52 @@ class CudaHostMemory final : public DeviceMemory {
   void unmap_uar(void* mapped) override;
   int copy_to_device(void* to, const void* from, std::size_t bytes) override;
   int copy_from_device(void* to, const void* from, std::size_t bytes) override;
+};
+
+// GPU memory, of one allocation made by the constructor: a kernel that runs for ever would deadlock
+// with one made later. Copies go through a stream of its own. Any thread.
+class CudaDeviceMemory final : public DeviceMemory {
+ public:
+  // Of the current device. Throws peal::Error.
+  explicit CudaDeviceMemory(std::size_t bytes);
+  ~CudaDeviceMemory() override;
+  CudaDeviceMemory(const CudaDeviceMemory&) = delete;
+  CudaDeviceMemory& operator=(const CudaDeviceMemory&) = delete;
+
+  void* allocate(std::size_t bytes) override;
+  void release(void* memory, std::size_t bytes) override;
+  void* map_uar(void* reg_addr) override { return reg_addr; }  // of CudaUarPages
+  void unmap_uar(void*) override {}
+  int copy_to_device(void* to, const void* from, std::size_t bytes) override;
+  int copy_from_device(void* to, const void* from, std::size_t bytes) override;
+  bool reached_by_cpu() const override { return false; }
+
+ private:
+  int copy(void* to, const void* from, std::size_t bytes);
+
+  std::mutex mutex_;
+  std::byte* arena_ = nullptr;
+  void* stream_ = nullptr;
+  std::map<std::byte*, std::size_t> free_;  // by address; neighbours are joined
+};
+
+// UAR pages in pinned host memory, of one allocation made by the constructor: a doorbell crosses
+// PCIe, as a NIC's would.
+class CudaUarPages final : public UarPages {
+ public:
+  // Throws peal::Error.
+  explicit CudaUarPages(std::size_t pages);
+  ~CudaUarPages() override;
+  CudaUarPages(const CudaUarPages&) = delete;
+  CudaUarPages& operator=(const CudaUarPages&) = delete;
+
+  void* take() override;
+  void give_back(void* page) override;
+
+ private:
+  std::mutex mutex_;
+  std::byte* arena_ = nullptr;
+  std::vector<void*> free_;
 };
 
 }  // namespace peal::verbs

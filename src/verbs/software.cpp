@@ -72,6 +72,16 @@ bool refused_by(const RefuseHook& refuse, std::string_view operation) {
 
 }  // namespace
 
+void* UarPages::take() {
+  void* page = std::aligned_alloc(mlx5::kUarPageBytes, mlx5::kUarPageBytes);
+  if (page != nullptr) std::memset(page, 0, mlx5::kUarPageBytes);
+  return page;
+}
+
+void UarPages::give_back(void* page) {
+  std::free(page);
+}
+
 bool SoftwareVerbs::refused(std::string_view operation) const {
   return refused_by(refuse_, operation);
 }
@@ -197,13 +207,12 @@ int SoftwareVerbs::devx_umem_dereg(mlx5dv_devx_umem* umem) {
 
 mlx5dv_devx_uar* SoftwareVerbs::devx_alloc_uar(ibv_context*, std::uint32_t) {
   if (refused("devx_alloc_uar")) return nullptr;
-  void* page = std::aligned_alloc(mlx5::kUarPageBytes, mlx5::kUarPageBytes);
+  void* page = pages_->take();
   if (page == nullptr) return null_with<mlx5dv_devx_uar>(ENOMEM);
-  std::memset(page, 0, mlx5::kUarPageBytes);
   std::uint32_t number = 0;
   engine_.call([&] { number = commands_.allocate_uar(static_cast<std::byte*>(page)); });
   if (number == 0) {
-    std::free(page);
+    pages_->give_back(page);
     return null_with<mlx5dv_devx_uar>(ENOMEM);
   }
   auto* uar = new SoftwareUar;
@@ -219,7 +228,7 @@ void SoftwareVerbs::devx_free_uar(mlx5dv_devx_uar* uar) {
   engine_.call([&] { freed = commands_.free_uar(ours->uar.page_id); });
   // A page that a queue still rings must stay.
   if (!freed) return;
-  std::free(ours->uar.base_addr);
+  pages_->give_back(ours->uar.base_addr);
   delete ours;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -16,11 +17,24 @@ namespace peal::verbs {
 // it fail with that, 0 lets it through.
 using RefuseHook = std::function<int(std::string_view operation)>;
 
+// Where the pages come from that stand for UAR pages.
+class UarPages {
+ public:
+  virtual ~UarPages() = default;
+  // Of mlx5::kUarPageBytes, zeroed and aligned to that; null where there is none.
+  virtual void* take();
+  virtual void give_back(void* page);
+};
+
 // `engine` and `commands` must outlive it.
 class SoftwareVerbs final : public Verbs {
  public:
-  SoftwareVerbs(engine::Engine& engine, nic::Commands& commands, RefuseHook refuse = {})
-      : engine_(engine), commands_(commands), refuse_(std::move(refuse)) {}
+  SoftwareVerbs(engine::Engine& engine, nic::Commands& commands, RefuseHook refuse = {},
+                std::shared_ptr<UarPages> pages = std::make_shared<UarPages>())
+      : engine_(engine),
+        commands_(commands),
+        refuse_(std::move(refuse)),
+        pages_(std::move(pages)) {}
 
   ibv_device** get_device_list(int* count) override;
   void free_device_list(ibv_device** list) override;
@@ -58,6 +72,7 @@ class SoftwareVerbs final : public Verbs {
   engine::Engine& engine_;
   nic::Commands& commands_;
   RefuseHook refuse_;
+  std::shared_ptr<UarPages> pages_;
 };
 
 // Plain host memory; a UAR register is reached by its own address. The hook is asked before

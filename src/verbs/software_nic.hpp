@@ -35,8 +35,10 @@ class SoftwareNicOf {
   }
   // The NIC must reach `memory` as its policy expects.
   Provider provider(engine::Engine& engine, std::shared_ptr<DeviceMemory> memory,
-                    RefuseHook refuse = {}) {
-    return {std::make_shared<SoftwareVerbs>(engine, core_.commands(), std::move(refuse)),
+                    RefuseHook refuse = {},
+                    std::shared_ptr<UarPages> pages = std::make_shared<UarPages>()) {
+    return {std::make_shared<SoftwareVerbs>(engine, core_.commands(), std::move(refuse),
+                                            std::move(pages)),
             std::move(memory)};
   }
 

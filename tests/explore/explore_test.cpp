@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <ostream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -11,6 +12,12 @@
 
 #include "explore/exploration.hpp"
 #include "support/scale.hpp"
+
+namespace peal::sim {
+void PrintTo(const PlantName& plant, std::ostream* to) {
+  *to << plant.name;
+}
+}  // namespace peal::sim
 
 namespace peal::explore {
 namespace {

@@ -1,5 +1,6 @@
-// GPU threads as producers on a software ConnectX that a CPU thread steps: queues, doorbells and
-// payload lie in host memory that the GPU reaches. Skipped where there is no GPU.
+// GPU threads as producers on a software ConnectX: one that a CPU thread steps, whose queues and
+// payload lie in host memory that the GPU reaches, and one that is a kernel on the same GPU, with
+// all of that in GPU memory and the doorbells in pinned host memory. Skipped where there is no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,9 +8,13 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
+#include <string>
+#include <tuple>
 #include <vector>
 
+#include "engine/gpu/gpu_engine.hpp"
 #include "engine/threads.hpp"
 #include "gpu/producers.hpp"
 #include "link/loopback.hpp"
@@ -23,88 +28,153 @@
 namespace peal::test {
 namespace {
 
+enum class NicOn : std::uint8_t { kCpu, kGpu };
+const char* name_of(NicOn nic) {
+  return nic == NicOn::kCpu ? "threads" : "gpu";
+}
+
 struct Setup {
+  NicOn nic = NicOn::kCpu;
   std::uint32_t queues = 1;
   std::uint32_t depth = 64;
   std::uint64_t first_wqe_index = 0;
   std::size_t bytes = 1 << 20;
   NicHandler handler = NicHandler::kDirect;
   CompletionMode completion = CompletionMode::kEvery;
+  bool connected = true;
+  bool null_payload = false;
+  std::uint32_t blocks = 4;
 };
+
+constexpr std::size_t kSignalBytes = 64 * Launcher::kProducersMax;
+constexpr std::size_t kQueueBytes = 96 << 20;
+constexpr std::size_t kPages = 256;
 
 class Fabric {
  public:
   explicit Fabric(const Setup& s)
-      : sender_nic({.nic_number = 1, .first_wqe_index = s.first_wqe_index}, loopback.a()),
-        receiver_nic({.nic_number = 2}, loopback.b()),
-        engine({sender_nic.step(), receiver_nic.step()}),
-        memory(std::make_shared<verbs::CudaHostMemory>()),
-        sender(Context::open(sender_nic.provider(engine, memory), {.handler = s.handler})),
-        receiver(Context::open(receiver_nic.provider(engine))),
-        source(s.bytes),
-        target(s.bytes + kSignalBytes),
-        from(MemoryRegion::create(sender, source.data(), source.size(), Access::kLocalOnly)),
-        to(MemoryRegion::create(receiver, target.data(), target.size(), Access::kRemoteAll)),
-        sinks(Sinks::create(sender, 1)) {
+      : setup(s),
+        sender_nic({.nic_number = 1, .first_wqe_index = s.first_wqe_index}, loopback.a()),
+        receiver_nic({.nic_number = 2}, loopback.b()) {
+    pages = std::make_shared<verbs::CudaUarPages>(kPages);
+    if (s.nic == NicOn::kCpu) {
+      memory = std::make_shared<verbs::CudaHostMemory>();
+      engine = std::make_unique<engine::ThreadsEngine>(
+          std::vector<engine::Step>{sender_nic.step(), receiver_nic.step()});
+    } else {
+      memory = std::make_shared<verbs::CudaDeviceMemory>(kQueueBytes + 2 * s.bytes + kSignalBytes);
+      gpu = new engine::GpuEngine(sender_nic.core(), receiver_nic.core(),
+                                  {.blocks = s.blocks, .null_payload = s.null_payload});
+      engine.reset(gpu);
+    }
+    source = static_cast<std::byte*>(memory->allocate(s.bytes));
+    target = static_cast<std::byte*>(memory->allocate(s.bytes + kSignalBytes));
+    if (source == nullptr || target == nullptr) throw std::bad_alloc();
+    sent.resize(s.bytes);
     std::mt19937_64 random(7);
-    for (std::size_t i = 0; i < source.size(); ++i) source.data()[i] = std::byte(random());
-    for (std::uint32_t i = 0; i < s.queues; ++i) {
-      qps.push_back(QueuePair::create(
-          sender,
-          {.depth = s.depth, .first_wqe_index = s.first_wqe_index, .completion = s.completion}));
-      peers.push_back(QueuePair::create(receiver, {.depth = 1}));
-      qps[i].connect(peers[i].address());
-      peers[i].connect(qps[i].address());
+    for (std::byte& b : sent) b = static_cast<std::byte>(random());
+    memory->copy_to_device(source, sent.data(), s.bytes);
+    connect();
+  }
+  ~Fabric() {
+    objects.reset();
+    memory->release(source, setup.bytes);
+    memory->release(target, setup.bytes + kSignalBytes);
+  }
+
+  struct Objects {
+    Context sender;
+    Context receiver;
+    MemoryRegion from;
+    MemoryRegion to;
+    Sinks sinks;
+    std::vector<QueuePair> qps;
+    std::vector<QueuePair> peers;
+  };
+
+  void connect() {
+    const bool mapped = setup.nic == NicOn::kCpu;
+    const auto provider = [&](verbs::SoftwareNic& nic) {
+      return mapped ? nic.provider(*engine, memory) : nic.provider(*engine, memory, {}, pages);
+    };
+    Context sender = Context::open(provider(sender_nic), {.handler = setup.handler});
+    Context receiver = Context::open(provider(receiver_nic));
+    MemoryRegion from = MemoryRegion::create(sender, source, setup.bytes, Access::kLocalOnly);
+    MemoryRegion to =
+        MemoryRegion::create(receiver, target, setup.bytes + kSignalBytes, Access::kRemoteAll);
+    Sinks sinks = Sinks::create(sender, 1);
+    objects.emplace(
+        Objects{sender, receiver, std::move(from), std::move(to), std::move(sinks), {}, {}});
+    for (std::uint32_t i = 0; i < setup.queues; ++i) {
+      objects->qps.push_back(QueuePair::create(sender, {.depth = setup.depth,
+                                                        .first_wqe_index = setup.first_wqe_index,
+                                                        .completion = setup.completion}));
+      objects->peers.push_back(QueuePair::create(receiver, {.depth = 1}));
+      if (!setup.connected) continue;
+      objects->qps[i].connect(objects->peers[i].address());
+      objects->peers[i].connect(objects->qps[i].address());
     }
   }
 
   Job job() const {
     Job j;
-    j.source = from.address();
-    j.lkey = from.lkey();
-    j.target = to.address();
-    j.rkey = to.rkey();
-    j.queues = static_cast<std::uint32_t>(qps.size());
-    j.signal = to.address() + source.size();
-    j.sink = sinks[0];
+    j.source = objects->from.address();
+    j.lkey = objects->from.lkey();
+    j.target = objects->to.address();
+    j.rkey = objects->to.rkey();
+    j.queues = setup.queues;
+    j.signal = objects->to.address() + setup.bytes;
+    j.sink = objects->sinks[0];
     return j;
   }
-  std::vector<Outcome> run(const Job& job) const {
+  std::vector<Outcome> run(const Job& job) {
     std::vector<QueueHandle> handles;
-    for (const QueuePair& qp : qps) handles.push_back(qp.handle());
-    return run_producers(handles, job);
+    for (const QueuePair& qp : objects->qps) handles.push_back(qp.handle());
+    return launcher().run(handles, job);
   }
   // Whether the first `bytes` have arrived, and nothing behind them was touched.
-  bool arrived(std::size_t bytes) const {
-    if (std::memcmp(source.data(), target.data(), bytes) != 0) return false;
-    return std::all_of(target.data() + bytes, target.data() + source.size(),
-                       [](std::byte b) { return b == std::byte{0}; });
+  bool arrived(std::size_t bytes) {
+    std::vector<std::byte> there(setup.bytes);
+    if (memory->copy_from_device(there.data(), target, setup.bytes) != 0) return false;
+    const auto end = there.begin() + static_cast<std::ptrdiff_t>(bytes);
+    return std::equal(there.begin(), end, sent.begin()) &&
+           std::all_of(end, there.end(), [](std::byte b) { return b == std::byte{0}; });
   }
-  std::uint64_t signal_of(std::uint32_t producer) const {
+  std::uint64_t signal_of(std::uint32_t producer) {
     std::uint64_t v = 0;
-    std::memcpy(&v, target.data() + source.size() + producer * 64, sizeof v);
+    memory->copy_from_device(&v, target + setup.bytes + producer * 64, sizeof v);
     return v;
   }
   void arm(const std::vector<nic::Fault>& faults) {
-    engine.call([&] { sender_nic.core().arm_faults(qps[0].address().qpn, faults); });
+    engine->call([&] { sender_nic.core().arm_faults(objects->qps[0].address().qpn, faults); });
+  }
+  void reset() {
+    QueuePair& qp = objects->qps[0];
+    QueuePair& peer = objects->peers[0];
+    qp.reset();
+    peer.reset();
+    qp.connect(peer.address());
+    peer.connect(qp.address());
   }
 
-  static constexpr std::size_t kSignalBytes = 64 * 64;
+  // Before any engine: see Launcher.
+  static Launcher& launcher() {
+    static Launcher one;
+    return one;
+  }
 
+  Setup setup;
   link::Loopback loopback;
   verbs::SoftwareNic sender_nic;
   verbs::SoftwareNic receiver_nic;
-  engine::ThreadsEngine engine;
-  std::shared_ptr<verbs::CudaHostMemory> memory;
-  Context sender;
-  Context receiver;
-  Pinned source;
-  Pinned target;
-  MemoryRegion from;
-  MemoryRegion to;
-  Sinks sinks;
-  std::vector<QueuePair> qps;
-  std::vector<QueuePair> peers;
+  std::shared_ptr<verbs::DeviceMemory> memory;
+  std::shared_ptr<verbs::UarPages> pages;
+  std::unique_ptr<engine::Engine> engine;
+  engine::GpuEngine* gpu = nullptr;
+  std::byte* source = nullptr;
+  std::byte* target = nullptr;
+  std::vector<std::byte> sent;
+  std::optional<Objects> objects;
 };
 
 class Gpu : public testing::Test {
@@ -112,11 +182,16 @@ class Gpu : public testing::Test {
   void SetUp() override {
     const std::string why = why_no_gpu();
     if (!why.empty()) GTEST_SKIP() << why;
+    Fabric::launcher();
   }
 };
 
+class OnEach : public Gpu, public testing::WithParamInterface<NicOn> {};
+INSTANTIATE_TEST_SUITE_P(Nic, OnEach, testing::Values(NicOn::kCpu, NicOn::kGpu),
+                         [](const auto& p) { return std::string(name_of(p.param)); });
+
 // All succeeded, and each byte is where it belongs.
-void expect_all(const Fabric& fabric, const Job& job, const std::vector<Outcome>& outcomes) {
+void expect_all(Fabric& fabric, const Job& job, const std::vector<Outcome>& outcomes) {
   ASSERT_EQ(outcomes.size(), job.producers);
   std::uint64_t first_ns = ~std::uint64_t{0};
   std::uint64_t last_ns = 0;
@@ -129,16 +204,17 @@ void expect_all(const Fabric& fabric, const Job& job, const std::vector<Outcome>
   }
   EXPECT_TRUE(fabric.arrived(std::size_t{job.producers} * job.puts * job.bytes));
   const double puts = static_cast<double>(job.producers) * job.puts;
+  const double ns = static_cast<double>(std::max<std::uint64_t>(last_ns - first_ns, 1));
   std::printf(
-      "  %u producers, %u QPs, window %u, batch %u, %u bytes: %.3f million PUTs a second, "
-      "moved by software\n",
-      job.producers, job.queues, job.window, job.batch, job.bytes,
-      puts * 1e3 / static_cast<double>(std::max<std::uint64_t>(last_ns - first_ns, 1)));
+      "  engine %s: %u producers, %u QPs, window %u, batch %u, %u bytes: %.3f million PUTs a "
+      "second, %.2f Gbps, moved by software\n",
+      name_of(fabric.setup.nic), job.producers, job.queues, job.window, job.batch, job.bytes,
+      puts * 1e3 / ns, puts * job.bytes * 8 / ns);
 }
 
-TEST_F(Gpu, OneThreadPutsOneAfterTheOther) {
+TEST_P(OnEach, OneThreadPutsOneAfterTheOther) {
   for (const std::uint32_t bytes : {1u, 63u, 64u, 4096u, 10'000u}) {
-    Fabric fabric({});
+    Fabric fabric({.nic = GetParam()});
     Job job = fabric.job();
     job.bytes = bytes;
     job.puts = 100;
@@ -150,18 +226,23 @@ struct Stage {
   const char* name;
   std::uint32_t producers, queues, window, batch;
 };
+struct Nics {
+  const char* name;
+  NicOn nic;
+  NicHandler handler;
+};
 class GpuStages : public Gpu,
                   public testing::WithParamInterface<
-                      std::tuple<Stage, DoorbellOrder, PublishOrder, CompletionMode, NicHandler>> {
-};
+                      std::tuple<Stage, DoorbellOrder, PublishOrder, CompletionMode, Nics>> {};
 
 TEST_P(GpuStages, EveryByteArrives) {
-  const auto& [stage, doorbell, publish, completion, handler] = GetParam();
-  Fabric fabric({.queues = stage.queues,
+  const auto& [stage, doorbell, publish, completion, nics] = GetParam();
+  Fabric fabric({.nic = nics.nic,
+                 .queues = stage.queues,
                  .depth = 256,
                  .first_wqe_index = (std::uint64_t{1} << 16) - 100,
                  .bytes = 8 << 20,
-                 .handler = handler,
+                 .handler = nics.handler,
                  .completion = completion});
   Job job = fabric.job();
   job.bytes = 512;
@@ -175,7 +256,7 @@ TEST_P(GpuStages, EveryByteArrives) {
 std::string stage_name(const testing::TestParamInfo<GpuStages::ParamType>& p) {
   return std::string(std::get<0>(p.param).name) + "_" + doorbell_order_name(std::get<1>(p.param)) +
          "_" + publish_order_name(std::get<2>(p.param)) + "_" +
-         completion_mode_name(std::get<3>(p.param)) + "_" + nic_handler_name(std::get<4>(p.param));
+         completion_mode_name(std::get<3>(p.param)) + "_" + std::get<4>(p.param).name;
 }
 INSTANTIATE_TEST_SUITE_P(
     Each, GpuStages,
@@ -185,11 +266,13 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(DoorbellOrder::kRingRecordRing, DoorbellOrder::kRecordRing),
                      testing::Values(PublishOrder::kInOrder, PublishOrder::kCombine),
                      testing::Values(CompletionMode::kEvery, CompletionMode::kTail),
-                     testing::Values(NicHandler::kDirect, NicHandler::kProxy)),
+                     testing::Values(Nics{"threads_direct", NicOn::kCpu, NicHandler::kDirect},
+                                     Nics{"threads_proxy", NicOn::kCpu, NicHandler::kProxy},
+                                     Nics{"gpu", NicOn::kGpu, NicHandler::kDirect})),
     stage_name);
 
-TEST_F(Gpu, ThreadsOfOneBlockShareAQueue) {
-  Fabric fabric({.depth = 128, .bytes = 4 << 20});
+TEST_P(OnEach, ThreadsOfOneBlockShareAQueue) {
+  Fabric fabric({.nic = GetParam(), .depth = 128, .bytes = 4 << 20});
   Job job = fabric.job();
   job.bytes = 64;
   job.puts = 500;
@@ -200,8 +283,8 @@ TEST_F(Gpu, ThreadsOfOneBlockShareAQueue) {
   expect_all(fabric, job, fabric.run(job));
 }
 
-TEST_F(Gpu, AnExclusiveQueueEach) {
-  Fabric fabric({.queues = 8, .depth = 128, .bytes = 4 << 20});
+TEST_P(OnEach, AnExclusiveQueueEach) {
+  Fabric fabric({.nic = GetParam(), .queues = 8, .depth = 128, .bytes = 4 << 20});
   Job job = fabric.job();
   job.bytes = 64;
   job.puts = 1000;
@@ -213,8 +296,8 @@ TEST_F(Gpu, AnExclusiveQueueEach) {
   expect_all(fabric, job, fabric.run(job));
 }
 
-TEST_F(Gpu, SignalsCountThePutsBeforeThem) {
-  Fabric fabric({.depth = 64});
+TEST_P(OnEach, SignalsCountThePutsBeforeThem) {
+  Fabric fabric({.nic = GetParam(), .depth = 64});
   Job job = fabric.job();
   job.bytes = 256;
   job.puts = 200;
@@ -226,24 +309,26 @@ TEST_F(Gpu, SignalsCountThePutsBeforeThem) {
 }
 
 // The error ends every wait with a status; the context goes on to be of use.
-TEST_F(Gpu, AnErrorEndsEveryWaitAndSpoilsNothingElse) {
+TEST_P(OnEach, AnErrorEndsEveryWaitAndSpoilsNothingElse) {
   for (const std::uint32_t producers : {1u, 4u}) {
-    Fabric fabric({.depth = 64});
-    fabric.arm({{nic::FaultKind::kCqe, 0x13, 50}});
-    Job job = fabric.job();
-    job.bytes = 64;
-    job.puts = 200;
-    job.producers = producers;
-    job.window = 16;
-    job.batch = 4;
-    const std::vector<Outcome> outcomes = fabric.run(job);
-    std::uint64_t completed = 0;
-    for (const Outcome& o : outcomes) {
-      EXPECT_EQ(o.status, Status::kCompletionError) << status_name(o.status);
-      completed += o.completed;
+    {
+      Fabric fabric({.nic = GetParam(), .depth = 64});
+      Job job = fabric.job();
+      job.rkey = Rkey(job.rkey.value ^ 0xff);
+      job.bytes = 64;
+      job.puts = 200;
+      job.producers = producers;
+      job.window = 16;
+      job.batch = 4;
+      for (const Outcome& o : fabric.run(job)) {
+        EXPECT_EQ(o.status, Status::kCompletionError) << status_name(o.status);
+        EXPECT_EQ(o.completed, 0u);
+      }
+      EXPECT_TRUE(fabric.arrived(0));
+      EXPECT_EQ(fabric.objects->qps[0].state(), QueuePairState::kError);
+      EXPECT_EQ(fabric.objects->peers[0].state(), QueuePairState::kError);
     }
-    EXPECT_LE(completed, 50u);
-    Fabric another({});
+    Fabric another({.nic = GetParam()});
     Job good = another.job();
     good.bytes = 64;
     good.puts = 100;
@@ -251,9 +336,8 @@ TEST_F(Gpu, AnErrorEndsEveryWaitAndSpoilsNothingElse) {
   }
 }
 
-TEST_F(Gpu, AWaitEndsAtItsDeadline) {
-  Fabric fabric({});
-  fabric.arm({{nic::FaultKind::kHold, 3'600'000'000'000, 0}});
+TEST_P(OnEach, AWaitEndsAtItsDeadline) {
+  Fabric fabric({.nic = GetParam(), .connected = false});  // nobody serves it
   Job job = fabric.job();
   job.bytes = 64;
   job.puts = 10;
@@ -264,20 +348,102 @@ TEST_F(Gpu, AWaitEndsAtItsDeadline) {
   EXPECT_EQ(outcomes[0].completed, 0u);
 }
 
-TEST_F(Gpu, AQueueIsUsedAgainAfterReset) {
-  Fabric fabric({});
+TEST_P(OnEach, AQueueIsUsedAgainAfterReset) {
+  for (const CompletionMode completion : {CompletionMode::kEvery, CompletionMode::kTail}) {
+    Fabric fabric({.nic = GetParam(), .completion = completion});
+    Job job = fabric.job();
+    job.bytes = 64;
+    job.puts = 1;
+    for (int round = 0; round < 10; ++round) {
+      Job wrong = job;
+      wrong.lkey = Lkey(job.lkey.value ^ 0xff);
+      EXPECT_EQ(fabric.run(wrong)[0].status, Status::kCompletionError);
+      fabric.reset();
+      expect_all(fabric, job, fabric.run(job));
+    }
+  }
+}
+
+// The kernel sees what is registered after its start, and no longer what is gone.
+TEST_P(OnEach, ServesRegionsAsTheyComeAndGo) {
+  Fabric fabric({.nic = GetParam()});
   Job job = fabric.job();
   job.bytes = 64;
-  job.puts = 100;
-  for (int round = 0; round < 5; ++round) {
-    fabric.arm({{nic::FaultKind::kCqe, 0x13, 10}});
-    EXPECT_EQ(fabric.run(job)[0].status, Status::kCompletionError);
-    fabric.qps[0].reset();
-    fabric.peers[0].reset();
-    fabric.qps[0].connect(fabric.peers[0].address());
-    fabric.peers[0].connect(fabric.qps[0].address());
-    fabric.arm({});
+  job.puts = 10;
+  {
+    const MemoryRegion later =
+        MemoryRegion::create(fabric.objects->receiver, fabric.target, 640, Access::kRemoteWrite);
+    job.rkey = later.rkey();
     expect_all(fabric, job, fabric.run(job));
+  }
+  EXPECT_EQ(fabric.run(job)[0].status, Status::kCompletionError);
+}
+
+TEST_F(Gpu, TheKernelReportsWhatItDid) {
+  Fabric fabric({.nic = NicOn::kGpu, .queues = 3, .blocks = 2});
+  Job job = fabric.job();
+  job.bytes = 128;
+  job.puts = 100;
+  job.producers = 3;
+  job.window = 32;
+  job.batch = 8;
+  expect_all(fabric, job, fabric.run(job));
+  for (const QueuePair& qp : fabric.objects->qps) {
+    const engine::GpuQueueReport r = fabric.gpu->report(qp.address().qpn);
+    EXPECT_EQ(r.wqes, 100u);
+    EXPECT_EQ(r.cqes, 100u);
+    EXPECT_EQ(r.bytes, 12'800u);
+    EXPECT_EQ(r.reason, nic::Refusal::kNone);
+  }
+}
+
+// Figures of software, for a look: shapes of the stages at 4 KiB.
+TEST_F(Gpu, RatesAt4KiB) {
+  struct Shape {
+    std::uint32_t producers, queues, window, batch, puts;
+  };
+  for (const bool null_payload : {false, true}) {
+    for (const Shape& s :
+         {Shape{1, 1, 1, 1, 2000}, Shape{1, 1, 256, 1, 4000}, Shape{1, 1, 256, 32, 8000},
+          Shape{4, 1, 64, 32, 4000}, Shape{4, 4, 64, 32, 8000}, Shape{16, 16, 256, 32, 8000}}) {
+      for (const DoorbellOrder order :
+           {DoorbellOrder::kRingRecordRing, DoorbellOrder::kRecordRing}) {
+        Fabric fabric({.nic = NicOn::kGpu,
+                       .queues = s.queues,
+                       .depth = 512,
+                       .bytes = std::size_t{s.producers} * s.puts * 4096,
+                       .null_payload = null_payload,
+                       .blocks = s.queues});
+        Job job = fabric.job();
+        job.bytes = 4096;
+        job.puts = s.puts;
+        job.producers = s.producers;
+        job.window = s.window;
+        job.batch = s.batch;
+        job.submit = {order, order == DoorbellOrder::kRecordRing ? PublishOrder::kCombine
+                                                                 : PublishOrder::kInOrder};
+        job.sharing = order == DoorbellOrder::kRecordRing && s.queues == s.producers
+                          ? Sharing::kExclusive
+                          : Sharing::kDevice;
+        const std::vector<Outcome> outcomes = fabric.run(job);
+        std::printf("  %s%s %s", null_payload ? "null NIC, " : "", sharing_name(job.sharing),
+                    doorbell_order_name(order));
+        if (null_payload) {
+          std::uint64_t first_ns = ~std::uint64_t{0};
+          std::uint64_t last_ns = 0;
+          for (const Outcome& o : outcomes) {
+            EXPECT_EQ(o.status, Status::kOk);
+            first_ns = std::min(first_ns, o.started_ns);
+            last_ns = std::max(last_ns, o.ended_ns);
+          }
+          std::printf("  %u producers, %u QPs, window %u, batch %u: %.3f million a second\n",
+                      s.producers, s.queues, s.window, s.batch,
+                      1e3 * s.producers * s.puts / static_cast<double>(last_ns - first_ns));
+        } else {
+          expect_all(fabric, job, outcomes);
+        }
+      }
+    }
   }
 }
 

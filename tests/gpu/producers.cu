@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
-#include <cstring>
+#include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "gpu/producers.hpp"
@@ -10,7 +11,7 @@
 namespace peal::test {
 namespace {
 
-constexpr std::uint32_t kWindowMax = 1024;
+constexpr std::uint32_t kWindowMax = Launcher::kWindowMax;
 
 void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
@@ -27,7 +28,8 @@ __global__ void produce(const QueueHandle* queues, Job job, InFlight* fifos, Out
   options.batch = job.batch;
   options.producers_on_queue = (job.producers + job.queues - 1) / job.queues;
   options.timeout_ns = job.timeout_ns;
-  Producer<GpuMemory, S> producer(queues[p % job.queues], options, fifos + p * kWindowMax);
+  const QueueHandle queue = queues[p % job.queues];
+  Producer<GpuMemory, S> producer(queue, options, fifos + p * kWindowMax);
   const std::uint64_t from = std::uint64_t{p} * job.puts * job.bytes;
   const auto put_of = [&](std::uint64_t i) {
     return Put{job.source + from + i * job.bytes, job.lkey, job.target + from + i * job.bytes,
@@ -52,77 +54,76 @@ __global__ void produce(const QueueHandle* queues, Job job, InFlight* fifos, Out
   outcome.status = status;
 }
 
-template <class T>
-class OnGpu {
- public:
-  explicit OnGpu(std::size_t count) : count_(count) {
-    check(cudaMalloc(&data_, count * sizeof(T)), "cudaMalloc");
-  }
-  ~OnGpu() { cudaFree(data_); }
-  OnGpu(const OnGpu&) = delete;
-  OnGpu& operator=(const OnGpu&) = delete;
-  T* data() const { return data_; }
-  void fill(const std::vector<T>& from) {
-    check(cudaMemcpy(data_, from.data(), count_ * sizeof(T), cudaMemcpyDefault), "cudaMemcpy");
-  }
-  std::vector<T> read() const {
-    std::vector<T> to(count_);
-    check(cudaMemcpy(to.data(), data_, count_ * sizeof(T), cudaMemcpyDefault), "cudaMemcpy");
-    return to;
-  }
-
- private:
-  T* data_ = nullptr;
-  std::size_t count_;
-};
-
 }  // namespace
 
 std::string why_no_gpu() {
+  // Before the first call: what is loaded later would wait for a kernel that runs for ever.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   int devices = 0;
   const cudaError_t error = cudaGetDeviceCount(&devices);
   if (error != cudaSuccess) return cudaGetErrorString(error);
   return devices == 0 ? "there is no GPU" : "";
 }
 
-std::vector<Outcome> run_producers(const std::vector<QueueHandle>& queues, const Job& job) {
-  if (job.window > kWindowMax) throw std::runtime_error("the window is too large");
-  OnGpu<QueueHandle> handles(queues.size());
-  handles.fill(queues);
-  OnGpu<InFlight> fifos(std::size_t{job.producers} * kWindowMax);
-  OnGpu<Outcome> outcomes(job.producers);
-  outcomes.fill(std::vector<Outcome>(job.producers));
-  const bool one_block = job.sharing == Sharing::kBlock;
-  const std::uint32_t blocks = one_block ? 1 : job.producers;
-  const std::uint32_t threads = one_block ? job.producers : 1;
-  switch (job.sharing) {
-    case Sharing::kExclusive:
-      produce<Sharing::kExclusive>
-          <<<blocks, threads>>>(handles.data(), job, fifos.data(), outcomes.data());
-      break;
-    case Sharing::kBlock:
-      produce<Sharing::kBlock>
-          <<<blocks, threads>>>(handles.data(), job, fifos.data(), outcomes.data());
-      break;
-    case Sharing::kDevice:
-      produce<Sharing::kDevice>
-          <<<blocks, threads>>>(handles.data(), job, fifos.data(), outcomes.data());
-      break;
+struct Launcher::Impl {
+  QueueHandle* queues = nullptr;  // pinned, as are the outcomes
+  Outcome* outcomes = nullptr;
+  InFlight* fifos = nullptr;  // on the GPU
+  cudaStream_t stream = nullptr;
+
+  void launch(const Job& job) {
+    const bool one_block = job.sharing == Sharing::kBlock;
+    const std::uint32_t blocks = one_block || job.producers == 0 ? 1 : job.producers;
+    const std::uint32_t threads = one_block && job.producers != 0 ? job.producers : 1;
+    switch (job.sharing) {
+      case Sharing::kExclusive:
+        produce<Sharing::kExclusive><<<blocks, threads, 0, stream>>>(queues, job, fifos, outcomes);
+        break;
+      case Sharing::kBlock:
+        produce<Sharing::kBlock><<<blocks, threads, 0, stream>>>(queues, job, fifos, outcomes);
+        break;
+      case Sharing::kDevice:
+        produce<Sharing::kDevice><<<blocks, threads, 0, stream>>>(queues, job, fifos, outcomes);
+        break;
+    }
+    check(cudaGetLastError(), "launching producers");
+    check(cudaStreamSynchronize(stream), "waiting for the producers");
   }
-  check(cudaGetLastError(), "launching producers");
-  check(cudaDeviceSynchronize(), "waiting for the producers");
-  return outcomes.read();
+};
+
+Launcher::Launcher() : impl_(new Impl) {
+  check(cudaHostAlloc(&impl_->queues, kProducersMax * sizeof(QueueHandle), cudaHostAllocMapped),
+        "cudaHostAlloc");
+  check(cudaHostAlloc(&impl_->outcomes, kProducersMax * sizeof(Outcome), cudaHostAllocMapped),
+        "cudaHostAlloc");
+  check(cudaMalloc(&impl_->fifos, std::size_t{kProducersMax} * kWindowMax * sizeof(InFlight)),
+        "cudaMalloc");
+  check(cudaStreamCreateWithFlags(&impl_->stream, cudaStreamNonBlocking), "cudaStreamCreate");
+  // So that nothing is loaded, and no local memory grows, at a later launch.
+  for (const Sharing sharing : {Sharing::kExclusive, Sharing::kBlock, Sharing::kDevice}) {
+    Job nothing;
+    nothing.producers = 0;
+    nothing.sharing = sharing;
+    impl_->launch(nothing);
+  }
 }
 
-Pinned::Pinned(std::size_t bytes) : bytes_(bytes) {
-  void* memory = nullptr;
-  check(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped), "cudaHostAlloc");
-  std::memset(memory, 0, bytes);
-  data_ = static_cast<std::byte*>(memory);
+Launcher::~Launcher() {
+  cudaStreamDestroy(impl_->stream);
+  cudaFreeHost(impl_->queues);
+  cudaFreeHost(impl_->outcomes);
+  cudaFree(impl_->fifos);
+  delete impl_;
 }
 
-Pinned::~Pinned() {
-  cudaFreeHost(data_);
+std::vector<Outcome> Launcher::run(const std::vector<QueueHandle>& queues, const Job& job) {
+  if (job.window > kWindowMax || job.producers > kProducersMax || queues.size() > kProducersMax) {
+    throw std::runtime_error("there is no room for so many producers, or for such a window");
+  }
+  std::copy(queues.begin(), queues.end(), impl_->queues);
+  std::fill_n(impl_->outcomes, job.producers, Outcome{});
+  impl_->launch(job);
+  return {impl_->outcomes, impl_->outcomes + job.producers};
 }
 
 }  // namespace peal::test

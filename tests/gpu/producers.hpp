@@ -41,23 +41,25 @@ struct Outcome {
 // Empty where a GPU can be used; otherwise why not.
 std::string why_no_gpu();
 
-// One thread a producer: of blocks of their own, or where the sharing is block, of one. Returns
-// when all have ended. Throws std::runtime_error where CUDA does.
-std::vector<Outcome> run_producers(const std::vector<QueueHandle>& queues, const Job& job);
-
-// Host memory that the GPU reaches.
-class Pinned {
+// Launches producers. What it needs of CUDA it has from its construction on, so that it can be used
+// beside a kernel that runs for ever.
+class Launcher {
  public:
-  explicit Pinned(std::size_t bytes);
-  ~Pinned();
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
-  std::byte* data() const { return data_; }
-  std::size_t size() const { return bytes_; }
+  static constexpr std::uint32_t kProducersMax = 64;
+  static constexpr std::uint32_t kWindowMax = 1024;
+
+  Launcher();  // throws std::runtime_error where CUDA does, as does run
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  // One thread a producer: of blocks of their own, or where the sharing is block, of one. Returns
+  // when all have ended.
+  std::vector<Outcome> run(const std::vector<QueueHandle>& queues, const Job& job);
 
  private:
-  std::byte* data_ = nullptr;
-  std::size_t bytes_;
+  struct Impl;
+  Impl* impl_;
 };
 
 }  // namespace peal::test

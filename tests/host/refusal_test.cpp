@@ -227,7 +227,11 @@ struct Sealed : verbs::DeviceMemory {
     all.erase(static_cast<std::byte*>(memory));
     host.release(memory, bytes);
   }
-  void* map_uar(void* reg_addr) override { return map_refused ? nullptr : reg_addr; }
+  void* map_uar(void* reg_addr) override {
+    if (!map_refused) return reg_addr;
+    errno = EPERM;
+    return nullptr;
+  }
   void unmap_uar(void*) override {}
   int copy_to_device(void* to, const void* from, std::size_t bytes) override {
     return opened(to, [&] { return host.copy_to_device(to, from, bytes); });

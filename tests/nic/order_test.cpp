@@ -47,11 +47,14 @@ RawFabricOptions ordered(WriteOrder order) {
   return o;
 }
 
-// The offsets at which payload was placed, in the order in which it was; -1 for an atomic.
+// The offsets of the destination at which payload was placed, in the order in which it was; -1 for
+// an atomic.
 std::vector<std::int64_t> placed(Fabric& fabric) {
   std::vector<std::int64_t> at;
+  const std::byte* begin = fabric.destination.data();
   for (const PlacingMemory::Event& e : PlacingMemory::log()) {
-    at.push_back(e.to == nullptr ? -1 : e.to - fabric.destination.data());
+    if (e.to == nullptr) at.push_back(-1);
+    if (e.to >= begin && e.to < begin + fabric.destination.size()) at.push_back(e.to - begin);
   }
   PlacingMemory::log().clear();
   return at;

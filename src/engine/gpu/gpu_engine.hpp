@@ -1,0 +1,60 @@
+// An engine whose data path is a persistent kernel: blocks of threads fetch runs of WQEs, check
+// them with the core's own functions, copy their payload concurrently and write their CQEs. The
+// control path stays that of the cores, on the CPU; what it changes reaches the kernel as new
+// tables.
+//
+// Both ends' NICs are in this one kernel: payload goes straight from the sender's regions to the
+// receiver's, which may lie in this GPU's memory, another GPU's, or pinned host memory.
+// Writes are placed in any order among themselves (relaxed); an atomic, a read and a fenced WQE
+// come after all before them and before all after them. Not served: WAIT and WQEs of several slots,
+// which are refused; strictness about records.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "nic/core.hpp"
+#include "peal/memory/cpu_memory.hpp"
+
+namespace peal::engine {
+
+struct GpuEngineOptions {
+  // Each serves every blocks-th queue of the sender.
+  std::uint32_t blocks = 8;
+  bool null_payload = false;  // completes without moving
+};
+
+// What the kernel has done for a queue of the sender.
+struct GpuQueueReport {
+  std::uint64_t wqes = 0;
+  std::uint64_t cqes = 0;
+  std::uint64_t bytes = 0;                    // moved
+  nic::Refusal reason = nic::Refusal::kNone;  // that ended it
+};
+
+// The queues' memory is that of verbs::CudaDeviceMemory, their pages those of verbs::CudaUarPages.
+// While it lives, nothing may be asked of CUDA that waits for the device: no allocation, no first
+// launch.
+class GpuEngine final : public Engine {
+ public:
+  using Core = nic::Core<CpuMemory>;
+
+  // On the current device. The cores must outlive it; nobody else steps them. Throws peal::Error.
+  GpuEngine(Core& sender, Core& receiver, const GpuEngineOptions& options = {});
+  // Stops the kernel and waits for its end.
+  ~GpuEngine() override;
+
+  // Runs `f`, and returns when every block works with what it changed. Throws peal::Error when one
+  // does not answer within 10 s.
+  void call(const std::function<void()>& f) override;
+
+  GpuQueueReport report(Qpn sender_qpn);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace peal::engine
