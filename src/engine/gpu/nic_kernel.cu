@@ -1,5 +1,6 @@
-// The kernel of the GPU engine. One block works on one round at a time: thread 0 finds a queue with
-// work, a thread a WQE checks, all copy, a thread a WQE completes.
+// The kernel of the GPU engine. In each block one warp, the front, looks at doorbells, fetches and
+// checks; one, the back, writes CQEs in order; the others copy in between. They meet in a ring of
+// steps, a WQE each, and a ring of pieces, as much as a warp copies at once.
 #include <cuda_runtime.h>
 
 #include "engine/gpu/nic_kernel.hpp"
@@ -11,17 +12,46 @@
 namespace peal::engine::gpu {
 namespace {
 
+constexpr std::uint32_t kLanes = 32;
+constexpr std::uint32_t kAllLanes = 0xffffffff;
 constexpr std::uint32_t kThreads = 1024;
-constexpr std::uint32_t kWarps = kThreads / 32;
-constexpr std::uint32_t kRun = 64;  // WQEs a round
-// From this many bytes a WQE on, the whole block copies each WQE; below, a warp does.
-constexpr std::uint32_t kBlockCopyBytes = 32 << 10;
+constexpr std::uint32_t kFrontWarp = 0;
+constexpr std::uint32_t kBackWarp = 1;
+constexpr std::uint32_t kSteps = 256;    // WQEs between front and back
+constexpr std::uint32_t kPieces = 1024;  // between the front and the copying warps
+constexpr std::uint32_t kPieceBytes = 8192;
+// The front looks at the doorbells at least once in so many turns, though it has work.
+constexpr std::uint32_t kTurnsALook = 4;
+static_assert(kQueuesABlock < kLanes, "a lane a queue, and one for the epoch");
 
-// What became of a WQE of the round.
+// ---- What the warps share -----------------------------------------------------------------------
+
+// Free-running counts in shared memory. A release of one warp is acquired by another.
+__device__ std::uint32_t load_acquire(const std::uint32_t* p) {
+  std::uint32_t v = 0;
+  asm volatile("ld.acquire.cta.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ std::uint32_t load_relaxed(const std::uint32_t* p) {
+  std::uint32_t v = 0;
+  asm volatile("ld.relaxed.cta.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ void store_release(std::uint32_t* p, std::uint32_t v) {
+  asm volatile("st.release.cta.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+__device__ void add_release(std::uint32_t* p, std::uint32_t v) {
+  asm volatile("red.release.cta.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+// A WQE that was fetched and has no CQE yet.
 struct Step {
   const std::byte* from;
   std::byte* to;
+  std::uint64_t index;
   std::uint32_t bytes;
+  std::uint32_t pieces;  // that it is copied in
+  std::uint32_t queue;   // which of the block's
   nic::Operation operation;
   std::uint8_t opcode;
   std::uint8_t fm_ce_se;
@@ -30,42 +60,58 @@ struct Step {
   nic::Refusal refusal;
 };
 
-// A queue that the block serves, with what its rounds need of the tables at hand.
+// A queue that the block serves, with what it needs of the tables at hand. The front writes posted,
+// fetched, doorbell and failed of its Queue; the back the rest, and `completed`.
 struct Served {
   nic::QpEntry qp;
   nic::QpEntry peer;  // without a number where there is none
   nic::CqEntry cq;
   std::uint64_t* doorbell;
   std::uint32_t index;
+  std::uint32_t completed;  // steps of it that the back has done, free-running
   Queue queue;
 };
 
-struct Round {
-  Step step[kRun];
-  nic::AtomicOperands operands;  // of an atomic, which has its round to itself
-  bool masked_swap;
-  const Mirror* mirror;
-  Served* served;
-  std::uint32_t wqes;    // fetched, then done
-  std::uint32_t failed;  // the first that failed, or kRun
-  std::uint32_t cut;     // the first that must wait for those before it, or kRun
-  std::uint32_t large;   // whether any is large
-  std::uint64_t signalled;
-  std::uint64_t moved;
-  bool flush;
-  bool stop;
+struct Shared {
+  Step step[kSteps];
+  std::uint32_t done[kSteps];    // pieces of the step that are copied
+  std::uint32_t piece[kPieces];  // step and number: slot | piece << 8
+  std::uint32_t pieces;          // made by the front
+  std::uint32_t claimed;         // by the copying warps
+  std::uint32_t head;            // steps made by the front
+  std::uint32_t tail;            // steps done with by the back
+  std::uint32_t stop;
+  nic::AtomicOperands operands;  // of an atomic, which is alone between front and back
+  bool swaps;
+  Served served[kQueuesABlock];
+};
+static_assert(kSteps <= 256, "a step's slot has 8 bits of a piece");
+
+// ---- The front ----------------------------------------------------------------------------------
+
+// What the front's lanes agree on.
+struct Front {
+  const Mirror* mirror = nullptr;
+  std::uint64_t epoch = 0;
+  std::uint32_t queues = 0;
+  std::uint32_t cursor = 0;
+  std::uint32_t head = 0;
+  std::uint32_t pieces = 0;
+  bool stop = false;
 };
 
-// ---- Finding work -------------------------------------------------------------------------------
+__device__ std::uint64_t in_flight(const Served& s, const Front&) {
+  return static_cast<std::uint32_t>(static_cast<std::uint32_t>(s.queue.fetched) -
+                                    load_relaxed(&s.completed));
+}
 
 __device__ std::uint16_t ahead(const Queue& q, std::uint16_t pi) {
   return static_cast<std::uint16_t>(pi - static_cast<std::uint16_t>(q.posted));
 }
 
-// Takes what has been rung for this queue since the last look.
-__device__ void look(Served& s) {
+// By a lane a queue: takes what was rung since the last look; `value` is what the register holds.
+__device__ void look(Served& s, const Front& f, std::uint64_t value) {
   Queue& q = s.queue;
-  const std::uint64_t value = GpuMemory::load_relaxed(s.doorbell);
   if (value == q.doorbell) return;
   q.doorbell = value;
   // MO-2, MO-3: the other end of the ringer's fence.
@@ -75,15 +121,12 @@ __device__ void look(Served& s) {
   if (rung.qpn != s.qp.qpn) {
     // Of another queue of the page: it may have overwritten a ring of this one.
     std::uint32_t record = 0;
-    asm volatile("ld.acquire.sys.b32 %0, [%1];"
-                 : "=r"(record)
-                 : "l"(s.qp.dbrec)
-                 : "memory");  // MO-1
-    pi = mlx5::decode_dbrec(record);
+    asm volatile("ld.acquire.sys.b32 %0, [%1];" : "=r"(record) : "l"(s.qp.dbrec) : "memory");
+    pi = mlx5::decode_dbrec(record);  // MO-1
     if (static_cast<std::int16_t>(ahead(q, pi)) <= 0) return;
   }
   const std::uint64_t end = q.posted + ahead(q, pi);
-  if (end - q.fetched <= s.qp.depth()) q.posted = end;
+  if (end - q.fetched + in_flight(s, f) <= s.qp.depth()) q.posted = end;
 }
 
 __device__ void start_over(Served& s) {
@@ -98,11 +141,17 @@ __device__ void start_over(Served& s) {
   GpuMemory::store_relaxed(s.doorbell, 0);
 }
 
-// The block's queues as the new tables have them.
-__device__ std::uint32_t take_tables(const Nic& nic, const Mirror& m, Served* served) {
-  std::uint32_t n = 0;
-  for (std::uint32_t i = blockIdx.x; i < m.queues && n != kQueuesABlock; i += nic.blocks, ++n) {
-    Served& s = served[n];
+// By a lane a queue: the block's queues as the new tables have them. Nothing is between front and
+// back.
+__device__ std::uint32_t take_tables(const Nic& nic, const Mirror& m, Shared& sh,
+                                     std::uint32_t queues, std::uint32_t lane) {
+  // The back keeps what it writes there; the front has been further.
+  if (lane < queues) nic.queues[sh.served[lane].index] = sh.served[lane].queue;
+  __syncwarp();
+  const std::uint32_t i = blockIdx.x + lane * nic.blocks;
+  const bool mine = lane < kQueuesABlock && i < m.queues;
+  if (mine) {
+    Served& s = sh.served[lane];
     s.index = m.queue[i];
     s.qp = m.sender.qps[s.index];
     s.cq = m.sender.cqs[s.qp.cq];
@@ -112,50 +161,57 @@ __device__ std::uint32_t take_tables(const Nic& nic, const Mirror& m, Served* se
     s.peer = peer == nullptr ? nic::QpEntry{} : *peer;
     s.queue = nic.queues[s.index];
     if (s.queue.generation != s.qp.ring_generation) start_over(s);
+    s.completed = static_cast<std::uint32_t>(s.queue.fetched);
     nic.queues[s.index] = s.queue;
   }
-  return n;
+  __syncwarp();
+  return __popc(__ballot_sync(kAllLanes, mine));
 }
 
-// What thread 0 keeps between rounds.
-struct Finder {
-  std::uint64_t epoch = 0;
-  std::uint32_t queues = 0;
-  std::uint32_t cursor = 0;
-};
-
-// By thread 0. False when there was nothing to do.
-__device__ bool find_round(const Nic& nic, Round& r, Served* served, Finder& f) {
-  const std::uint64_t now = GpuMemory::load_relaxed(nic.epoch);
-  if (now != f.epoch) {
-    asm volatile("fence.acq_rel.sys;" ::: "memory");
-    f.epoch = now;
-    r.stop = now == kStopEpoch;
-    if (r.stop) return false;
-    r.mirror = nic.mirror[now & 1];
-    f.queues = take_tables(nic, *r.mirror, served);
-    asm volatile("st.release.sys.b64 [%0], %1;" ::"l"(&nic.seen[blockIdx.x]), "l"(now) : "memory");
+__device__ void drain(const Shared& sh, const Front& f) {
+  while (load_acquire(&sh.tail) != f.head) {
   }
-  for (std::uint32_t i = 0; i != f.queues; ++i) {
-    if (++f.cursor >= f.queues) f.cursor = 0;
-    Served& s = served[f.cursor];
-    Queue& q = s.queue;
-    look(s);
-    const bool flush = q.failed || s.qp.state == nic::QpState::kError;
-    if (q.fetched == q.posted || (!flush && s.qp.state != nic::QpState::kRts)) continue;
-    const std::uint64_t left = q.posted - q.fetched;
-    r.served = &s;
-    r.wqes = left < kRun ? static_cast<std::uint32_t>(left) : kRun;
-    r.flush = flush;
-    r.failed = r.cut = kRun;
-    r.large = 0;
-    r.signalled = r.moved = 0;
-    return true;
-  }
-  return false;
 }
 
-// ---- Checking -----------------------------------------------------------------------------------
+// All doorbells and the epoch at once: one way over PCIe and back, whatever their number.
+__device__ void look_around(const Nic& nic, Shared& sh, Front& f, std::uint32_t lane) {
+  std::uint64_t value = 0;
+  if (lane < f.queues) value = GpuMemory::load_relaxed(sh.served[lane].doorbell);
+  if (lane == kLanes - 1) value = GpuMemory::load_relaxed(nic.epoch);
+  if (lane < f.queues) look(sh.served[lane], f, value);
+  const std::uint64_t epoch = __shfl_sync(kAllLanes, value, kLanes - 1);
+  if (epoch == f.epoch) return;
+  f.epoch = epoch;
+  f.stop = epoch == kStopEpoch;
+  drain(sh, f);
+  if (f.stop) return;
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+  f.mirror = nic.mirror[epoch & 1];
+  f.queues = take_tables(nic, *f.mirror, sh, f.queues, lane);
+  f.cursor = 0;
+  if (lane == 0) {
+    asm volatile("st.release.sys.b64 [%0], %1;" ::"l"(&nic.seen[blockIdx.x]), "l"(epoch)
+                 : "memory");
+  }
+}
+
+__device__ bool flushes(const Served& s) {
+  return s.queue.failed || s.qp.state == nic::QpState::kError;
+}
+
+// The next queue that has work, or f.queues.
+__device__ std::uint32_t find_work(const Shared& sh, Front& f, std::uint32_t lane) {
+  bool has = false;
+  if (lane < f.queues) {
+    const Served& s = sh.served[lane];
+    has = s.queue.fetched != s.queue.posted && (flushes(s) || s.qp.state == nic::QpState::kRts);
+  }
+  const std::uint32_t all = __ballot_sync(kAllLanes, has);
+  if (all == 0) return f.queues;
+  const std::uint32_t later = all & (f.cursor >= 31 ? 0u : kAllLanes << (f.cursor + 1));
+  f.cursor = static_cast<std::uint32_t>(__ffs(static_cast<int>(later != 0 ? later : all))) - 1;
+  return f.cursor;
+}
 
 __device__ void fail(Step& s, nic::Refusal why, mlx5::Syndrome syndrome, std::uint8_t vendor) {
   s.refusal = why;
@@ -166,17 +222,17 @@ __device__ void fail(Step& s, nic::Refusal why, mlx5::Syndrome syndrome, std::ui
 // The receiver's side of it.
 __device__ nic::Refusal find_remote(const Served& served, const Mirror& m, const nic::Move& move,
                                     std::byte** to) {
-  const nic::QpEntry* peer = &served.peer;
-  if (peer->qpn.value == 0 || peer->remote_qpn != served.qp.qpn) return nic::Refusal::kWrongSource;
-  if (peer->state != nic::QpState::kRtr && peer->state != nic::QpState::kRts) {
+  const nic::QpEntry& peer = served.peer;
+  if (peer.qpn.value == 0 || peer.remote_qpn != served.qp.qpn) return nic::Refusal::kWrongSource;
+  if (peer.state != nic::QpState::kRtr && peer.state != nic::QpState::kRts) {
     return nic::Refusal::kResponderState;
   }
+  if (move.has_immediate) return nic::Refusal::kNoReceive;
   std::uint32_t access = nic::kRemoteWrite;
   if (move.operation == nic::Operation::kRead) access = nic::kRemoteRead;
   if (move.operation == nic::Operation::kAtomic) access = nic::kRemoteAtomic;
-  if (move.has_immediate) return nic::Refusal::kNoReceive;
   const nic::Refusal why =
-      nic::check_remote(move.remote_address, move.rkey, move.bytes, access, *peer, m.receiver, to);
+      nic::check_remote(move.remote_address, move.rkey, move.bytes, access, peer, m.receiver, to);
   if (why != nic::Refusal::kNone || access != nic::kRemoteAtomic) return why;
   return reinterpret_cast<std::uintptr_t>(*to) % move.bytes == 0 ? why
                                                                  : nic::Refusal::kAtomicMisaligned;
@@ -192,12 +248,10 @@ __device__ mlx5::Syndrome syndrome_of_remote(nic::Refusal why) {
   }
 }
 
-// By a thread a WQE: what the `t`-th of the round asks for.
-__device__ void check_step(const Nic& nic, Round& r, std::uint32_t t) {
-  const Mirror& m = *r.mirror;
-  const nic::QpEntry& qp = r.served->qp;
-  const Queue& q = r.served->queue;
-  const std::uint64_t index = q.fetched + t;
+// What the WQE at `index` asks for.
+__device__ Step check_step(const Nic& nic, const Mirror& m, const Served& served,
+                           std::uint64_t index, nic::CheckResult& c) {
+  const nic::QpEntry& qp = served.qp;
   const mlx5::Slot* slot = &qp.sq[index & (qp.depth() - 1)];
   mlx5::Words16 wqe[4];
   for (int i = 0; i < 4; ++i) {
@@ -205,16 +259,15 @@ __device__ void check_step(const Nic& nic, Round& r, std::uint32_t t) {
     const ulonglong2 v = __ldcg(reinterpret_cast<const ulonglong2*>(&slot->segment[i]));
     wqe[i] = {v.x, v.y};
   }
-  Step& s = r.step[t];
-  s = Step{};
-  nic::CheckResult c;
-  nic::check(wqe, index, q.posted - index, qp, m.sender, &c);
+  nic::check(wqe, index, served.queue.posted - index, qp, m.sender, &c);
+  Step s = {};
+  s.index = index;
   s.operation = c.move.operation;
   s.opcode = c.move.opcode;
   s.fm_ce_se = c.move.fm_ce_se;
-  if (r.flush) {
+  if (flushes(served)) {
     fail(s, nic::Refusal::kNone, mlx5::Syndrome::kFlushed, nic::kVendorFlushed);
-    return;
+    return s;
   }
   if (c.refusal == nic::Refusal::kNone &&
       (c.move.slots > 1 || c.move.operation == nic::Operation::kWait)) {
@@ -225,64 +278,152 @@ __device__ void check_step(const Nic& nic, Round& r, std::uint32_t t) {
   fail(s, c.refusal, c.syndrome, c.vendor_syndrome);
   const bool moves = s.operation == nic::Operation::kWrite ||
                      s.operation == nic::Operation::kRead || s.operation == nic::Operation::kAtomic;
-  if (s.refusal == nic::Refusal::kNone && moves && !nic.null_payload) {
-    std::byte* remote = nullptr;
-    const nic::Refusal why = find_remote(*r.served, m, c.move, &remote);
-    if (why != nic::Refusal::kNone) fail(s, why, syndrome_of_remote(why), nic::kVendorRemoteAccess);
-    s.bytes = c.move.bytes;
-    if (c.move.inlined) {
-      const auto offset = c.move.local - reinterpret_cast<std::byte*>(wqe);
-      c.move.local = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(slot)) + offset;
-    }
-    s.from = s.operation == nic::Operation::kWrite ? c.move.local : remote;
-    s.to = s.operation == nic::Operation::kWrite ? remote : c.move.local;
-    if (s.operation == nic::Operation::kAtomic && t == 0) {
-      r.operands = c.move.operands;
-      const auto opcode = static_cast<mlx5::Opcode>(s.opcode);
-      r.masked_swap =
-          opcode == mlx5::Opcode::kCompareSwap || opcode == mlx5::Opcode::kMaskedCompareSwap;
-    }
+  if (s.refusal != nic::Refusal::kNone || !moves || nic.null_payload) return s;
+  std::byte* remote = nullptr;
+  const nic::Refusal why = find_remote(served, m, c.move, &remote);
+  if (why != nic::Refusal::kNone) {
+    fail(s, why, syndrome_of_remote(why), nic::kVendorRemoteAccess);
+    return s;
   }
-  if (s.refusal != nic::Refusal::kNone) atomicMin(&r.failed, t);
-  const bool alone = s.operation == nic::Operation::kRead ||
-                     s.operation == nic::Operation::kAtomic || (s.fm_ce_se & mlx5::kFenceMask) != 0;
-  // What comes after a read or an atomic waits for it too.
-  if (alone) atomicMin(&r.cut, t == 0 ? 1u : t);
-  if (s.bytes >= kBlockCopyBytes) r.large = 1;
+  if (c.move.inlined) {
+    // It stays in the ring until its CQE.
+    const auto offset = c.move.local - reinterpret_cast<std::byte*>(wqe);
+    c.move.local = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(slot)) + offset;
+  }
+  s.bytes = c.move.bytes;
+  s.from = s.operation == nic::Operation::kWrite ? c.move.local : remote;
+  s.to = s.operation == nic::Operation::kWrite ? remote : c.move.local;
+  s.pieces = s.operation == nic::Operation::kAtomic ? 1 : (s.bytes + kPieceBytes - 1) / kPieceBytes;
+  return s;
 }
 
-// ---- Moving -------------------------------------------------------------------------------------
+// Starts when all before it are done, and what follows when it is.
+__device__ bool is_alone(const Step& s) {
+  return s.operation == nic::Operation::kRead || s.operation == nic::Operation::kAtomic ||
+         (s.fm_ce_se & mlx5::kFenceMask) != 0;
+}
 
-constexpr std::uint32_t kInFlight = 8;  // loads of a thread
+// Hands `count` pieces of each lane's step to the copying warps, from piece `first` of it on.
+__device__ void hand_pieces(Shared& sh, Front& f, std::uint32_t lane, std::uint32_t slot,
+                            std::uint32_t pieces) {
+  // In instalments of what the ring has room for; most steps have one piece.
+  for (std::uint32_t given = 0; __any_sync(kAllLanes, given < pieces);) {
+    std::uint32_t now = pieces - given;
+    if (now > kPieces / kLanes) now = kPieces / kLanes;
+    std::uint32_t before = now;
+    for (std::uint32_t d = 1; d < kLanes; d *= 2) {
+      const std::uint32_t lower = __shfl_up_sync(kAllLanes, before, d);
+      if (lane >= d) before += lower;
+    }
+    const std::uint32_t all = __shfl_sync(kAllLanes, before, kLanes - 1);
+    while (f.pieces + all - load_acquire(&sh.claimed) > kPieces) {
+    }
+    for (std::uint32_t i = 0; i < now; ++i) {
+      sh.piece[(f.pieces + before - now + i) % kPieces] = slot | (given + i) << 8;
+    }
+    given += now;
+    f.pieces += all;
+    __syncwarp();
+    if (lane == 0) store_release(&sh.pieces, f.pieces);
+  }
+}
 
-// By `threads` threads, of which this is number `t`.
-__device__ void copy(std::byte* to, const std::byte* from, std::uint32_t bytes, std::uint32_t t,
-                     std::uint32_t threads) {
+// Fetches, checks and hands on WQEs of one queue, a lane each.
+__device__ void hand_on(const Nic& nic, Shared& sh, Front& f, std::uint32_t queue,
+                        std::uint32_t lane) {
+  Served& served = sh.served[queue];
+  const std::uint64_t left = served.queue.posted - served.queue.fetched;
+  std::uint32_t n = left < kLanes ? static_cast<std::uint32_t>(left) : kLanes;
+  Step s = {};
+  nic::CheckResult c;
+  if (lane < n) s = check_step(nic, *f.mirror, served, served.queue.fetched + lane, c);
+  s.queue = queue;
+  // Up to the first that fails, which ends the queue; and up to the first that must be alone.
+  const std::uint32_t failed =
+      __ballot_sync(kAllLanes, lane < n && s.refusal != nic::Refusal::kNone);
+  const std::uint32_t alone =
+      __ballot_sync(kAllLanes, lane < n && is_alone(s) && s.syndrome == mlx5::Syndrome::kNone);
+  if (failed != 0) n = static_cast<std::uint32_t>(__ffs(static_cast<int>(failed)));
+  const std::uint32_t first_alone =
+      alone == 0 ? kLanes : static_cast<std::uint32_t>(__ffs(static_cast<int>(alone))) - 1;
+  const bool drains = first_alone == 0;
+  if (first_alone < n) n = drains ? 1 : first_alone;
+  if (drains) drain(sh, f);
+  while (f.head + n - load_acquire(&sh.tail) > kSteps) {
+  }
+  const std::uint32_t slot = (f.head + lane) % kSteps;
+  if (lane < n) {
+    sh.step[slot] = s;
+    sh.done[slot] = 0;
+  }
+  if (drains && lane == 0 && s.operation == nic::Operation::kAtomic) {
+    const auto opcode = static_cast<mlx5::Opcode>(s.opcode);
+    sh.operands = c.move.operands;
+    sh.swaps = opcode == mlx5::Opcode::kCompareSwap || opcode == mlx5::Opcode::kMaskedCompareSwap;
+  }
+  __syncwarp();
+  f.head += n;
+  if (lane == 0) {
+    served.queue.fetched += n;
+    if (failed != 0 && static_cast<std::uint32_t>(__ffs(static_cast<int>(failed))) == n) {
+      served.queue.failed = true;
+    }
+    store_release(&sh.head, f.head);
+  }
+  __syncwarp();
+  hand_pieces(sh, f, lane, slot, lane < n ? s.pieces : 0);
+  if (drains) drain(sh, f);
+}
+
+__device__ void run_front(const Nic& nic, Shared& sh, std::uint32_t lane) {
+  Front f;
+  std::uint32_t turns = 0;
+  for (;;) {
+    std::uint32_t queue = find_work(sh, f, lane);
+    if (queue == f.queues || ++turns == kTurnsALook) {
+      turns = 0;
+      look_around(nic, sh, f, lane);
+      __syncwarp();
+      if (f.stop) break;
+      queue = find_work(sh, f, lane);
+    }
+    if (queue != f.queues) hand_on(nic, sh, f, queue, lane);
+    __syncwarp();
+  }
+  if (lane == 0) store_release(&sh.stop, 1);
+}
+
+// ---- The copying warps --------------------------------------------------------------------------
+
+constexpr std::uint32_t kInFlight = 8;  // loads of a lane
+
+__device__ void copy(std::byte* to, const std::byte* from, std::uint32_t bytes,
+                     std::uint32_t lane) {
   const auto mixed = reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from);
   std::uint32_t done = 0;
   if (mixed % 16 == 0) {
     const auto* f = reinterpret_cast<const uint4*>(from);
     auto* d = reinterpret_cast<uint4*>(to);
     const std::uint32_t vectors = bytes / 16;
-    std::uint32_t i = t;
-    for (; i + (kInFlight - 1) * threads < vectors; i += kInFlight * threads) {
+    std::uint32_t i = lane;
+    for (; i + (kInFlight - 1) * kLanes < vectors; i += kInFlight * kLanes) {
       uint4 v[kInFlight];
 #pragma unroll
-      for (std::uint32_t k = 0; k < kInFlight; ++k) v[k] = __ldcg(f + i + k * threads);
+      for (std::uint32_t k = 0; k < kInFlight; ++k) v[k] = __ldcg(f + i + k * kLanes);
 #pragma unroll
-      for (std::uint32_t k = 0; k < kInFlight; ++k) __stcg(d + i + k * threads, v[k]);
+      for (std::uint32_t k = 0; k < kInFlight; ++k) __stcg(d + i + k * kLanes, v[k]);
     }
-    for (; i < vectors; i += threads) __stcg(d + i, __ldcg(f + i));
+    for (; i < vectors; i += kLanes) __stcg(d + i, __ldcg(f + i));
     done = vectors * 16;
   } else if (mixed % 4 == 0) {
     const auto* f = reinterpret_cast<const std::uint32_t*>(from);
     auto* d = reinterpret_cast<std::uint32_t*>(to);
-    for (std::uint32_t i = t; i < bytes / 4; i += threads) __stcg(d + i, __ldcg(f + i));
+    for (std::uint32_t i = lane; i < bytes / 4; i += kLanes) __stcg(d + i, __ldcg(f + i));
     done = bytes / 4 * 4;
   }
   const auto* f = reinterpret_cast<const unsigned char*>(from);
   auto* d = reinterpret_cast<unsigned char*>(to);
-  for (std::uint32_t i = done + t; i < bytes; i += threads) __stcg(d + i, __ldcg(f + i));
+  for (std::uint32_t i = done + lane; i < bytes; i += kLanes) __stcg(d + i, __ldcg(f + i));
 }
 
 template <class T>
@@ -297,63 +438,75 @@ __device__ T execute(T* target, const nic::AtomicOperands& o, bool swaps) {
   }
 }
 
-// By thread 0. MO-12: the rounds before were fenced, and the answer is stored before its CQE.
-__device__ void execute_atomic(const Round& r) {
-  const Step& s = r.step[0];
+// By one lane. MO-12: all before it has been completed, and the fence makes it visible first.
+__device__ void execute_atomic(const Shared& sh, const Step& s) {
   asm volatile("fence.acq_rel.sys;" ::: "memory");
   auto* target = const_cast<std::byte*>(s.from);
   if (s.bytes == 8) {
     *reinterpret_cast<std::uint64_t*>(s.to) =
-        execute(reinterpret_cast<unsigned long long*>(target), r.operands, r.masked_swap);
+        execute(reinterpret_cast<unsigned long long*>(target), sh.operands, sh.swaps);
   } else {
     *reinterpret_cast<std::uint32_t*>(s.to) =
-        execute(reinterpret_cast<unsigned int*>(target), r.operands, r.masked_swap);
+        execute(reinterpret_cast<unsigned int*>(target), sh.operands, sh.swaps);
   }
 }
 
-__device__ void move(const Round& r) {
-  if (r.wqes == 1 && r.step[0].operation == nic::Operation::kAtomic) {
-    if (threadIdx.x == 0 && r.step[0].to != nullptr && r.step[0].refusal == nic::Refusal::kNone) {
-      execute_atomic(r);
+// Claims a piece; false when there will be none any more. What was read of the ring holds if the
+// claim does: its place is not used again before.
+__device__ bool claim(Shared& sh, std::uint32_t lane, std::uint32_t* piece) {
+  std::uint32_t got = 0;
+  if (lane == 0) {
+    for (;;) {
+      const std::uint32_t at = load_relaxed(&sh.claimed);
+      if (load_acquire(&sh.pieces) == at) {
+        if (load_acquire(&sh.stop) != 0) break;
+        __nanosleep(20);
+        continue;
+      }
+      *piece = sh.piece[at % kPieces];
+      if (atomicCAS(&sh.claimed, at, at + 1) != at) continue;
+      got = 1;
+      break;
     }
-    return;
   }
-  const std::uint32_t first = r.large != 0 ? 0 : threadIdx.x / 32;
-  const std::uint32_t step = r.large != 0 ? 1 : kWarps;
-  const std::uint32_t t = r.large != 0 ? threadIdx.x : threadIdx.x % 32;
-  const std::uint32_t threads = r.large != 0 ? kThreads : 32;
-  for (std::uint32_t i = first; i < r.wqes; i += step) {
-    const Step& s = r.step[i];
-    if (s.to != nullptr && s.syndrome == mlx5::Syndrome::kNone)
-      copy(s.to, s.from, s.bytes, t, threads);
+  *piece = __shfl_sync(kAllLanes, *piece, 0);
+  return __shfl_sync(kAllLanes, got, 0) != 0;
+}
+
+__device__ void run_copying(Shared& sh, std::uint32_t lane) {
+  std::uint32_t piece = 0;
+  while (claim(sh, lane, &piece)) {
+    const std::uint32_t slot = piece & 0xff;
+    const Step& s = sh.step[slot];
+    if (s.operation == nic::Operation::kAtomic) {
+      if (lane == 0) execute_atomic(sh, s);
+    } else {
+      const std::uint32_t from = (piece >> 8) * kPieceBytes;
+      const std::uint32_t left = s.bytes - from;
+      copy(s.to + from, s.from + from, left < kPieceBytes ? left : kPieceBytes, lane);
+    }
+    __syncwarp();
+    if (lane == 0) add_release(&sh.done[slot], 1);
   }
 }
 
-// ---- Completing ---------------------------------------------------------------------------------
+// ---- The back -----------------------------------------------------------------------------------
 
 __device__ bool is_signalled(const Step& s) {
   return s.syndrome != mlx5::Syndrome::kNone ||
          (s.fm_ce_se & mlx5::kCompletionAlways) == mlx5::kCompletionAlways;
 }
 
-// By a thread a WQE. MO-4: the barrier before has gathered the block's copies.
-__device__ void complete_step(const Round& r, std::uint32_t t) {
-  const Step& s = r.step[t];
-  if ((r.signalled >> t & 1) == 0) return;
-  const Queue& q = r.served->queue;
-  const nic::CqEntry& cq = r.served->cq;
-  // A collapsed CQ shows the last one only.
-  if (cq.collapsed && r.signalled >> t >> 1 != 0) return;
-  const std::uint64_t number =
-      q.produced + static_cast<std::uint32_t>(__popcll(r.signalled & ((1ull << t) - 1)));
+// MO-4: the release at the end covers the copies, which this warp has acquired.
+__device__ void write_cqe(const Served& served, const Step& s, std::uint64_t number) {
   nic::Completion c;
-  c.index = q.fetched + t;
+  c.index = s.index;
   c.opcode = s.opcode;
   c.bytes = s.syndrome == mlx5::Syndrome::kNone ? s.bytes : 0;
   c.syndrome = s.syndrome;
   c.vendor_syndrome = s.vendor;
-  const mlx5::Cqe cqe = nic::complete(c, r.served->qp.qpn, number, cq.log_size);
-  mlx5::Cqe* entry = cq.entry(number);
+  const mlx5::Cqe cqe = nic::complete(c, served.qp.qpn, number, served.cq.log_size);
+  mlx5::Cqe* entry = served.cq.entry(number);
   auto* d = reinterpret_cast<uint4*>(entry);
   for (int i = 0; i < 3; ++i) {
     __stcg(d + i, make_uint4(cqe.word[4 * i], cqe.word[4 * i + 1], cqe.word[4 * i + 2],
@@ -366,59 +519,76 @@ __device__ void complete_step(const Round& r, std::uint32_t t) {
                : "memory");
 }
 
-// By thread 0, when all of that is done.
-__device__ void finish_round(const Nic& nic, const Round& r) {
-  Queue& q = r.served->queue;
-  const auto cqes = static_cast<std::uint32_t>(__popcll(r.signalled));
-  q.fetched += r.wqes;
-  q.wqes += r.wqes;
-  q.cqes += cqes;
-  q.produced += cqes;
-  q.bytes += r.moved;
-  if (r.failed < r.wqes) {
-    q.failed = true;
-    q.reason = r.step[r.failed].refusal;
+// Completes the steps from `tail` on that are done and of one queue; how many.
+__device__ std::uint32_t complete(const Nic& nic, Shared& sh, std::uint32_t tail,
+                                  std::uint32_t made, std::uint32_t lane) {
+  const std::uint32_t slot = (tail + lane) % kSteps;
+  const std::uint32_t queue = sh.step[tail % kSteps].queue;
+  const bool here = lane < made;
+  Step s = {};
+  if (here) s = sh.step[slot];
+  const bool done = here && s.queue == queue && load_acquire(&sh.done[slot]) == s.pieces;
+  const std::uint32_t not_done = ~__ballot_sync(kAllLanes, done);
+  const std::uint32_t n =
+      not_done == 0 ? kLanes : static_cast<std::uint32_t>(__ffs(static_cast<int>(not_done))) - 1;
+  if (n == 0) return 0;
+  // What each lane has acquired is before what any lane releases: a CQE stands for all before it.
+  __syncwarp();
+
+  Served& served = sh.served[queue];
+  Queue& q = served.queue;
+  const std::uint32_t signalled = __ballot_sync(kAllLanes, lane < n && is_signalled(s));
+  const std::uint32_t below = signalled & ((1u << lane) - 1);
+  // A collapsed CQ shows the last one only.
+  const bool shown = !served.cq.collapsed || (signalled >> lane >> 1) == 0;
+  if ((signalled >> lane & 1) != 0 && shown) {
+    write_cqe(served, s, q.produced + static_cast<std::uint32_t>(__popc(below)));
   }
-  nic.queues[r.served->index] = q;
+  const bool moved = lane < n && s.syndrome == mlx5::Syndrome::kNone;
+  const std::uint32_t part = moved ? s.bytes : 0;  // a sum of 32 bits would not hold 32 of 1 GiB
+  const std::uint64_t bytes = (std::uint64_t{__reduce_add_sync(kAllLanes, part >> 16)} << 16) +
+                              __reduce_add_sync(kAllLanes, part & 0xffff);
+  const std::uint32_t bad = __ballot_sync(kAllLanes, lane < n && s.refusal != nic::Refusal::kNone);
+  const auto reason =
+      static_cast<nic::Refusal>(__shfl_sync(kAllLanes, static_cast<std::uint32_t>(s.refusal),
+                                            bad == 0 ? 0 : __ffs(static_cast<int>(bad)) - 1));
+  __syncwarp();
+  if (lane == 0) {
+    const auto cqes = static_cast<std::uint32_t>(__popc(signalled));
+    q.wqes += n;
+    q.cqes += cqes;
+    q.produced += cqes;
+    q.bytes += bytes;
+    if (bad != 0) q.reason = reason;
+    nic.queues[served.index] = q;  // for the host
+    store_release(&served.completed, load_relaxed(&served.completed) + n);
+    store_release(&sh.tail, tail + n);
+  }
+  __syncwarp();
+  return n;
+}
+
+__device__ void run_back(const Nic& nic, Shared& sh, std::uint32_t lane) {
+  std::uint32_t tail = 0;
+  for (;;) {
+    const std::uint32_t made = __shfl_sync(kAllLanes, load_acquire(&sh.head), 0) - tail;
+    if (made != 0) {
+      tail += complete(nic, sh, tail, made, lane);
+    } else if (__shfl_sync(kAllLanes, load_acquire(&sh.stop), 0) != 0) {
+      return;
+    }
+  }
 }
 
 __global__ void __launch_bounds__(kThreads, 1) serve(Nic nic) {
-  __shared__ Round r;
-  __shared__ Served served[kQueuesABlock];
-  __shared__ bool found;
-  Finder finder;
-  if (threadIdx.x == 0) {
-    r.stop = false;
-    r.mirror = nic.mirror[0];
-  }
-  for (;;) {
-    __syncthreads();
-    if (threadIdx.x == 0) found = find_round(nic, r, served, finder);
-    __syncthreads();
-    if (r.stop) return;
-    if (!found) continue;
-    if (threadIdx.x < r.wqes) check_step(nic, r, threadIdx.x);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      // Up to the first that waits for those before it, and up to the first that failed.
-      if (r.cut < r.wqes) r.wqes = r.cut;
-      if (r.failed + 1 < r.wqes) r.wqes = r.failed + 1;
-    }
-    __syncthreads();
-    if (threadIdx.x < r.wqes) {
-      const Step& s = r.step[threadIdx.x];
-      if (is_signalled(s)) {
-        atomicOr(reinterpret_cast<unsigned long long*>(&r.signalled), 1ull << threadIdx.x);
-      }
-      if (s.syndrome == mlx5::Syndrome::kNone && s.bytes != 0) {
-        atomicAdd(reinterpret_cast<unsigned long long*>(&r.moved), 1ull * s.bytes);
-      }
-    }
-    move(r);
-    __syncthreads();
-    if (threadIdx.x < r.wqes) complete_step(r, threadIdx.x);
-    __syncthreads();
-    if (threadIdx.x == 0) finish_round(nic, r);
+  __shared__ Shared sh;
+  if (threadIdx.x == 0) sh.pieces = sh.claimed = sh.head = sh.tail = sh.stop = 0;
+  __syncthreads();
+  const std::uint32_t lane = threadIdx.x % kLanes;
+  switch (threadIdx.x / kLanes) {
+    case kFrontWarp: return run_front(nic, sh, lane);
+    case kBackWarp: return run_back(nic, sh, lane);
+    default: return run_copying(sh, lane);
   }
 }
 

@@ -8,7 +8,7 @@
 namespace peal::engine::gpu {
 
 inline constexpr std::uint32_t kMaxBlocks = 132;
-inline constexpr std::uint32_t kQueuesABlock = 32;
+inline constexpr std::uint32_t kQueuesABlock = 31;
 inline constexpr std::uint64_t kStopEpoch = ~std::uint64_t{0};
 
 // The tables of both NICs, as of one epoch, and which of the sender's queues there are.
