@@ -296,6 +296,65 @@ TEST_P(OnEach, AnExclusiveQueueEach) {
   expect_all(fabric, job, fabric.run(job));
 }
 
+// Groups of threads that act as one producer, in batches that they do and do not divide.
+TEST_P(OnEach, AWarpAndABlockActAsOneProducer) {
+  for (const Exec exec : {Exec::kWarp, Exec::kBlock}) {
+    for (const Sharing sharing : {Sharing::kExclusive, Sharing::kDevice}) {
+      for (const CompletionMode completion : {CompletionMode::kEvery, CompletionMode::kTail}) {
+        for (const std::uint32_t batch : {1u, 7u, 32u, 100u}) {
+          Fabric fabric({.nic = GetParam(),
+                         .queues = sharing == Sharing::kExclusive ? 3u : 1u,
+                         .depth = 512,
+                         .first_wqe_index = (std::uint64_t{1} << 32) - 50,
+                         .bytes = 2 << 20,
+                         .completion = completion});
+          Job job = fabric.job();
+          job.bytes = 200;
+          job.puts = 1000;
+          job.producers = 3;
+          job.window = 128;
+          job.batch = batch;
+          job.submit = {DoorbellOrder::kRecordRing, PublishOrder::kCombine};
+          job.sharing = sharing;
+          job.exec = exec;
+          std::printf("  %s", exec_name(exec));
+          expect_all(fabric, job, fabric.run(job));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(OnEach, AGroupEndsAtAnErrorAsOne) {
+  for (const Exec exec : {Exec::kWarp, Exec::kBlock}) {
+    Fabric fabric({.nic = GetParam()});
+    Job job = fabric.job();
+    job.lkey = Lkey(job.lkey.value ^ 0xff);
+    job.bytes = 64;
+    job.puts = 200;
+    job.window = 32;
+    job.batch = 16;
+    job.exec = exec;
+    const std::vector<Outcome> outcomes = fabric.run(job);
+    EXPECT_EQ(outcomes[0].status, Status::kCompletionError);
+    EXPECT_EQ(outcomes[0].completed, 0u);
+  }
+}
+
+TEST_P(OnEach, AGroupSendsSignals) {
+  for (const Exec exec : {Exec::kWarp, Exec::kBlock}) {
+    Fabric fabric({.nic = GetParam()});
+    Job job = fabric.job();
+    job.bytes = 256;
+    job.puts = 100;
+    job.window = 8;
+    job.signals = true;
+    job.exec = exec;
+    expect_all(fabric, job, fabric.run(job));
+    EXPECT_EQ(fabric.signal_of(0), job.puts);
+  }
+}
+
 TEST_P(OnEach, SignalsCountThePutsBeforeThem) {
   Fabric fabric({.nic = GetParam(), .depth = 64});
   Job job = fabric.job();
@@ -400,17 +459,23 @@ TEST_F(Gpu, TheKernelReportsWhatItDid) {
 // Figures of software, for a look: shapes of the stages at 4 KiB.
 TEST_F(Gpu, RatesAt4KiB) {
   struct Shape {
+    Exec exec;
     std::uint32_t producers, queues, window, batch, puts;
   };
+  const Shape shapes[] = {
+      {Exec::kThread, 1, 1, 1, 1, 2000},     {Exec::kThread, 1, 1, 256, 1, 4000},
+      {Exec::kThread, 1, 1, 256, 32, 8000},  {Exec::kWarp, 1, 1, 1024, 64, 16000},
+      {Exec::kThread, 4, 1, 64, 32, 4000},   {Exec::kThread, 4, 4, 64, 32, 8000},
+      {Exec::kWarp, 4, 4, 512, 64, 16000},   {Exec::kThread, 16, 16, 256, 32, 8000},
+      {Exec::kWarp, 16, 16, 512, 64, 16000},
+  };
   for (const bool null_payload : {false, true}) {
-    for (const Shape& s :
-         {Shape{1, 1, 1, 1, 2000}, Shape{1, 1, 256, 1, 4000}, Shape{1, 1, 256, 32, 8000},
-          Shape{4, 1, 64, 32, 4000}, Shape{4, 4, 64, 32, 8000}, Shape{16, 16, 256, 32, 8000}}) {
+    for (const Shape& s : shapes) {
       for (const DoorbellOrder order :
            {DoorbellOrder::kRingRecordRing, DoorbellOrder::kRecordRing}) {
         Fabric fabric({.nic = NicOn::kGpu,
                        .queues = s.queues,
-                       .depth = 512,
+                       .depth = 1024,
                        .bytes = std::size_t{s.producers} * s.puts * 4096,
                        .null_payload = null_payload,
                        .blocks = s.queues});
@@ -420,28 +485,29 @@ TEST_F(Gpu, RatesAt4KiB) {
         job.producers = s.producers;
         job.window = s.window;
         job.batch = s.batch;
+        job.exec = s.exec;
         job.submit = {order, order == DoorbellOrder::kRecordRing ? PublishOrder::kCombine
                                                                  : PublishOrder::kInOrder};
         job.sharing = order == DoorbellOrder::kRecordRing && s.queues == s.producers
                           ? Sharing::kExclusive
                           : Sharing::kDevice;
         const std::vector<Outcome> outcomes = fabric.run(job);
-        std::printf("  %s%s %s", null_payload ? "null NIC, " : "", sharing_name(job.sharing),
-                    doorbell_order_name(order));
-        if (null_payload) {
-          std::uint64_t first_ns = ~std::uint64_t{0};
-          std::uint64_t last_ns = 0;
-          for (const Outcome& o : outcomes) {
-            EXPECT_EQ(o.status, Status::kOk);
-            first_ns = std::min(first_ns, o.started_ns);
-            last_ns = std::max(last_ns, o.ended_ns);
-          }
-          std::printf("  %u producers, %u QPs, window %u, batch %u: %.3f million a second\n",
-                      s.producers, s.queues, s.window, s.batch,
-                      1e3 * s.producers * s.puts / static_cast<double>(last_ns - first_ns));
-        } else {
+        std::printf("%s%s %s %s", null_payload ? "null NIC, " : "", exec_name(job.exec),
+                    sharing_name(job.sharing), doorbell_order_name(order));
+        if (!null_payload) {
           expect_all(fabric, job, outcomes);
+          continue;
         }
+        std::uint64_t first_ns = ~std::uint64_t{0};
+        std::uint64_t last_ns = 0;
+        for (const Outcome& o : outcomes) {
+          EXPECT_EQ(o.status, Status::kOk);
+          first_ns = std::min(first_ns, o.started_ns);
+          last_ns = std::max(last_ns, o.ended_ns);
+        }
+        std::printf("  %u producers, %u QPs, window %u, batch %u: %.3f million a second\n",
+                    s.producers, s.queues, s.window, s.batch,
+                    1e3 * s.producers * s.puts / static_cast<double>(last_ns - first_ns));
       }
     }
   }

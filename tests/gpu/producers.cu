@@ -6,6 +6,7 @@
 
 #include "gpu/producers.hpp"
 #include "peal/device/producer.hpp"
+#include "peal/memory/gpu_group.hpp"
 #include "peal/memory/gpu_memory.hpp"
 
 namespace peal::test {
@@ -18,10 +19,11 @@ void check(cudaError_t error, const char* what) {
   throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
-template <Sharing S>
-__global__ void produce(const QueueHandle* queues, Job job, InFlight* fifos, Outcome* outcomes) {
-  const std::uint32_t p = blockIdx.x * blockDim.x + threadIdx.x;
-  if (p >= job.producers) return;
+constexpr std::uint32_t kBlockThreads = 128;
+
+template <Sharing S, class Group>
+__device__ void produce_as(const QueueHandle* queues, const Job& job, InFlight* fifos,
+                           Outcome* outcomes, std::uint32_t p, Group group) {
   ProducerOptions options;
   options.submit = job.submit;
   options.window = job.window;
@@ -29,14 +31,14 @@ __global__ void produce(const QueueHandle* queues, Job job, InFlight* fifos, Out
   options.producers_on_queue = (job.producers + job.queues - 1) / job.queues;
   options.timeout_ns = job.timeout_ns;
   const QueueHandle queue = queues[p % job.queues];
-  Producer<GpuMemory, S> producer(queue, options, fifos + p * kWindowMax);
+  Producer<GpuMemory, S, NoLatencies, Group> producer(queue, options, fifos + p * kWindowMax,
+                                                      nullptr, group);
   const std::uint64_t from = std::uint64_t{p} * job.puts * job.bytes;
   const auto put_of = [&](std::uint64_t i) {
     return Put{job.source + from + i * job.bytes, job.lkey, job.target + from + i * job.bytes,
                job.rkey, job.bytes};
   };
-  Outcome& outcome = outcomes[p];
-  outcome.started_ns = GpuMemory::now_ns();
+  const std::uint64_t started_ns = GpuMemory::now_ns();
   Status status = Status::kOk;
   if (job.signals) {
     const FetchAdd signal{{job.signal + p * 64, job.rkey, job.sink}, 1};
@@ -48,10 +50,32 @@ __global__ void produce(const QueueHandle* queues, Job job, InFlight* fifos, Out
   }
   if (status == Status::kOk) status = producer.flush();
   if (status != Status::kOk) producer.settle();
-  outcome.ended_ns = GpuMemory::now_ns();
-  outcome.posted = producer.posted_puts();
-  outcome.completed = producer.completed_puts();
-  outcome.status = status;
+  if (group.rank() != 0) return;
+  outcomes[p] = {status, producer.posted_puts(), producer.completed_puts(), started_ns,
+                 GpuMemory::now_ns()};
+}
+
+template <Sharing S>
+__global__ void produce(const QueueHandle* queues, Job job, InFlight* fifos, Outcome* outcomes) {
+  __shared__ std::uint64_t word;
+  switch (job.exec) {
+    case Exec::kThread: {
+      const std::uint32_t p = blockIdx.x * blockDim.x + threadIdx.x;
+      if (p < job.producers) produce_as<S>(queues, job, fifos, outcomes, p, OneThread{});
+      return;
+    }
+    case Exec::kWarp:
+      if (blockIdx.x < job.producers) {
+        produce_as<S>(queues, job, fifos, outcomes, blockIdx.x, Warp{threadIdx.x});
+      }
+      return;
+    case Exec::kBlock:
+      if (blockIdx.x < job.producers) {
+        produce_as<S>(queues, job, fifos, outcomes, blockIdx.x,
+                      Block{threadIdx.x, blockDim.x, &word});
+      }
+      return;
+  }
 }
 
 }  // namespace
@@ -72,9 +96,11 @@ struct Launcher::Impl {
   cudaStream_t stream = nullptr;
 
   void launch(const Job& job) {
-    const bool one_block = job.sharing == Sharing::kBlock;
+    const bool one_block = job.sharing == Sharing::kBlock && job.exec == Exec::kThread;
     const std::uint32_t blocks = one_block || job.producers == 0 ? 1 : job.producers;
-    const std::uint32_t threads = one_block && job.producers != 0 ? job.producers : 1;
+    std::uint32_t threads = one_block && job.producers != 0 ? job.producers : 1;
+    if (job.exec == Exec::kWarp) threads = 32;
+    if (job.exec == Exec::kBlock) threads = kBlockThreads;
     switch (job.sharing) {
       case Sharing::kExclusive:
         produce<Sharing::kExclusive><<<blocks, threads, 0, stream>>>(queues, job, fifos, outcomes);

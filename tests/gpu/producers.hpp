@@ -9,6 +9,12 @@
 
 namespace peal::test {
 
+// How many threads act as one producer.
+enum class Exec : std::uint8_t { kThread, kWarp, kBlock };
+inline const char* exec_name(Exec e) {
+  return e == Exec::kThread ? "thread" : e == Exec::kWarp ? "warp" : "block";
+}
+
 // What each producer does: puts, one after the other or in a window, each to a place of its own.
 struct Job {
   std::uint64_t source = 0;  // of producer 0's first PUT; the others' follow
@@ -24,6 +30,7 @@ struct Job {
   std::uint64_t timeout_ns = kDefaultTimeoutNs;
   SubmitOptions submit;
   Sharing sharing = Sharing::kDevice;
+  Exec exec = Exec::kThread;
   bool signals = false;      // each PUT with a signal behind it
   std::uint64_t signal = 0;  // of producer 0; the others' follow, 64 bytes apart
   Sink sink;

@@ -1,10 +1,12 @@
-// A producer: one thread that keeps a window of its operations in flight on a queue, oldest awaited
-// first, and posts PUTs in batches, each behind one doorbell.
+// A producer: one thread, or a group of threads that act as one, that keeps a window of its
+// operations in flight on a queue, oldest awaited first, and posts PUTs in batches, each behind one
+// doorbell.
 #pragma once
 
 #include <cstdint>
 
 #include "peal/core/status.hpp"
+#include "peal/device/group.hpp"
 #include "peal/device/put.hpp"
 
 namespace peal {
@@ -43,18 +45,20 @@ struct NoLatencies {
   PEAL_HOST_DEVICE void add(std::uint64_t) {}
 };
 
-// One thread uses a producer; any number of producers may share a queue, as `S` allows.
-// Whatever a call posted has been rung when it returns, and nothing reserved is held over a wait.
-// `Latencies` hears of each ticket how many nanoseconds passed from the start of its posting until
-// it was seen to be complete, which is in the order of posting.
-template <class M, Sharing S, class Latencies = NoLatencies>
+// One thread uses a producer, or all threads of a `Group` use one each with the same arguments, and
+// call it together; then `S` counts the group as one. Any number of producers may share a queue, as
+// `S` allows. Whatever a call posted has been rung when it returns, and nothing reserved is held
+// over a wait. `Latencies` hears of each ticket how many nanoseconds passed from the start of its
+// posting until it was seen to be complete, which is in the order of posting.
+template <class M, Sharing S, class Latencies = NoLatencies, class Group = OneThread>
 class Producer {
  public:
-  // `fifo` has room for `options.window` entries. It, `latencies` if given, and what `queue` names
-  // must outlive the producer.
+  // `fifo` has room for `options.window` entries, of the whole group. It, `latencies` if given, and
+  // what `queue` names must outlive the producer.
   PEAL_HOST_DEVICE Producer(const QueueHandle& queue, const ProducerOptions& options,
-                            InFlight* fifo, Latencies* latencies = nullptr)
+                            InFlight* fifo, Latencies* latencies = nullptr, Group group = {})
       : queue_(queue, options.submit),
+        group_(group),
         fifo_(fifo),
         latencies_(latencies),
         timeout_ns_(options.timeout_ns),
@@ -100,8 +104,9 @@ class Producer {
   PEAL_HOST_DEVICE Status put_many(std::uint64_t n, Make make) {
     const std::uint64_t largest = queue_.handle().max_message_bytes;
     for (std::uint64_t i = 0; i != n;) {
-      std::uint32_t run = 0;
-      while (run < batch_ && run < n - i && make(i + run).bytes <= largest) ++run;
+      const std::uint32_t most = n - i < batch_ ? static_cast<std::uint32_t>(n - i) : batch_;
+      const std::uint32_t run =
+          group_.leading(most, [&](std::uint32_t k) { return make(i + k).bytes <= largest; });
       const Status status =
           run == 0 ? put(make(i))
                    : post(run, [&](Posted* posted) { return post_run(run, i, make, posted); });
@@ -123,14 +128,13 @@ class Producer {
 
   // Takes note of what has succeeded by now; waits for nothing. For after an error.
   PEAL_HOST_DEVICE void settle() {
-    while (tickets_ != 0 && queue_.completions().try_wait(fifo_[oldest_].ticket) == Status::kOk) {
+    while (tickets_ != 0 && by_leader([&] {
+                              return queue_.completions().try_wait(fifo_[oldest_].ticket);
+                            }) == Status::kOk) {
       pop();
     }
-    if (tickets_ == 0 || fifo_[oldest_].puts == 1) return;
-    // A part of a batch, whose PUTs are a WQE each.
-    const std::uint64_t first = fifo_[oldest_].ticket + 1 - fifo_[oldest_].puts;
-    const std::uint64_t done = queue_.completions().completed();
-    settled_ = done > first ? static_cast<std::uint32_t>(done - first) : 0;
+    if (tickets_ == 0) return;
+    settled_ = group_.from_leader(leads() ? settled_of_oldest() : 0u);
   }
 
   PEAL_HOST_DEVICE SendQueue<M, S>& queue() { return queue_; }
@@ -145,6 +149,23 @@ class Producer {
   PEAL_HOST_DEVICE std::uint64_t posted_reservations() const { return posted_reservations_; }
 
  private:
+  PEAL_HOST_DEVICE bool leads() const { return group_.rank() == 0; }
+  // What the leader's call ends with, for all.
+  template <class Call>
+  PEAL_HOST_DEVICE Status by_leader(Call call) {
+    const Status status = leads() ? call() : Status::kOk;
+    return static_cast<Status>(group_.from_leader(static_cast<std::uint32_t>(status)));
+  }
+
+  // Of a part of a batch, whose PUTs are a WQE each.
+  PEAL_HOST_DEVICE std::uint32_t settled_of_oldest() {
+    const InFlight& oldest = fifo_[oldest_];
+    if (oldest.puts == 1) return 0;
+    const std::uint64_t first = oldest.ticket + 1 - oldest.puts;
+    const std::uint64_t done = queue_.completions().completed();
+    return done > first ? static_cast<std::uint32_t>(done - first) : 0;
+  }
+
   PEAL_HOST_DEVICE static std::uint64_t clock() {
     if constexpr (Latencies::kWanted) return M::now_ns();
     return 0;
@@ -174,43 +195,59 @@ class Producer {
   }
   template <class Post>
   PEAL_HOST_DEVICE Status post_one(Post post_it) {
-    return post(1, post_it);
+    return post(1, [&](Posted* posted) {
+      const Status status = by_leader([&] { return post_it(posted); });
+      posted->wqes = group_.from_leader(posted->wqes);
+      posted->reservations = group_.from_leader(posted->reservations);
+      return status;
+    });
   }
 
-  // PUTs of one WQE each, behind one doorbell.
+  // PUTs of one WQE each, behind one doorbell, written by the whole group.
   template <class Make>
   PEAL_HOST_DEVICE Status post_run(std::uint32_t n, std::uint64_t from, Make& make,
                                    Posted* posted) {
-    return detail::post_wqes(
-        queue_, n, posted, timeout_ns_,
-        [&](const Reservation& r, std::uint64_t index, std::uint64_t k) {
-          write_wqe(queue_, index, make(from + k), {queue_.signals(r, index), Fence::kNone});
-        });
+    Reservation r;
+    Status status = by_leader([&] { return queue_.reserve(n, &r, timeout_ns_); });
+    if (status != Status::kOk) return status;
+    r = {group_.from_leader(r.first), n};
+    for (std::uint32_t k = group_.rank(); k < n; k += group_.size()) {
+      const std::uint64_t index = r.first + k;
+      write_wqe(queue_, index, make(from + k), {queue_.signals(r, index), Fence::kNone});
+    }
+    group_.sync();  // MO-13
+    status = by_leader([&] { return queue_.publish(r, timeout_ns_); });
+    *posted = {r.end() - 1, n, 1};
+    return status;
   }
 
   PEAL_HOST_DEVICE Status wait_oldest() {
-    const Status status = wait(queue_, fifo_[oldest_].ticket, timeout_ns_);
+    const Status status =
+        by_leader([&] { return wait(queue_, fifo_[oldest_].ticket, timeout_ns_); });
     if (status == Status::kOk) pop();
     return status;
   }
 
   PEAL_HOST_DEVICE void push(const InFlight& posted) {
     const std::uint32_t to_end = window_ - oldest_;
-    fifo_[tickets_ < to_end ? oldest_ + tickets_ : tickets_ - to_end] = posted;
+    if (leads()) fifo_[tickets_ < to_end ? oldest_ + tickets_ : tickets_ - to_end] = posted;
     ++tickets_;
     in_flight_ += posted.puts;
     posted_puts_ += posted.puts;
   }
 
   PEAL_HOST_DEVICE void pop() {
-    if constexpr (Latencies::kWanted) latencies_->add(M::now_ns() - fifo_[oldest_].posted_ns);
-    in_flight_ -= fifo_[oldest_].puts;
+    if constexpr (Latencies::kWanted) {
+      if (leads()) latencies_->add(M::now_ns() - fifo_[oldest_].posted_ns);
+    }
+    in_flight_ -= group_.from_leader(leads() ? fifo_[oldest_].puts : 0u);
     settled_ = 0;
     --tickets_;
     oldest_ = oldest_ + 1 == window_ ? 0 : oldest_ + 1;
   }
 
   SendQueue<M, S> queue_;
+  Group group_;
   InFlight* fifo_;
   Latencies* latencies_;
   std::uint64_t timeout_ns_;
