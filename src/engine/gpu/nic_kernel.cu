@@ -3,89 +3,16 @@
 // steps, a WQE each, and a ring of pieces, as much as a warp copies at once.
 #include <cuda_runtime.h>
 
+#include "engine/gpu/block.cuh"
 #include "engine/gpu/nic_kernel.hpp"
-#include "nic/atomic.hpp"
-#include "nic/check.hpp"
 #include "peal/memory/gpu_memory.hpp"
 #include "peal/mlx5/doorbell.hpp"
 
 namespace peal::engine::gpu {
 namespace {
 
-constexpr std::uint32_t kLanes = 32;
-constexpr std::uint32_t kAllLanes = 0xffffffff;
-constexpr std::uint32_t kThreads = 1024;
-constexpr std::uint32_t kFrontWarp = 0;
-constexpr std::uint32_t kBackWarp = 1;
-constexpr std::uint32_t kSteps = 256;    // WQEs between front and back
-constexpr std::uint32_t kPieces = 1024;  // between the front and the copying warps
-constexpr std::uint32_t kPieceBytes = 8192;
 // The front looks at the doorbells at least once in so many turns, though it has work.
 constexpr std::uint32_t kTurnsALook = 4;
-static_assert(kQueuesABlock < kLanes, "a lane a queue, and one for the epoch");
-
-// ---- What the warps share -----------------------------------------------------------------------
-
-// Free-running counts in shared memory. A release of one warp is acquired by another.
-__device__ std::uint32_t load_acquire(const std::uint32_t* p) {
-  std::uint32_t v = 0;
-  asm volatile("ld.acquire.cta.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-  return v;
-}
-__device__ std::uint32_t load_relaxed(const std::uint32_t* p) {
-  std::uint32_t v = 0;
-  asm volatile("ld.relaxed.cta.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-  return v;
-}
-__device__ void store_release(std::uint32_t* p, std::uint32_t v) {
-  asm volatile("st.release.cta.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-}
-__device__ void add_release(std::uint32_t* p, std::uint32_t v) {
-  asm volatile("red.release.cta.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
-}
-
-// A WQE that was fetched and has no CQE yet.
-struct Step {
-  const std::byte* from;
-  std::byte* to;
-  std::uint64_t index;
-  std::uint32_t bytes;
-  std::uint32_t pieces;  // that it is copied in
-  std::uint32_t queue;   // which of the block's
-  nic::Operation operation;
-  std::uint8_t opcode;
-  std::uint8_t fm_ce_se;
-  std::uint8_t vendor;
-  mlx5::Syndrome syndrome;
-  nic::Refusal refusal;
-};
-
-// A queue that the block serves, with what it needs of the tables at hand. The front writes posted,
-// fetched, doorbell and failed of its Queue; the back the rest, and `completed`.
-struct Served {
-  nic::QpEntry qp;
-  nic::QpEntry peer;  // without a number where there is none
-  nic::CqEntry cq;
-  std::uint64_t* doorbell;
-  std::uint32_t index;
-  std::uint32_t completed;  // steps of it that the back has done, free-running
-  Queue queue;
-};
-
-struct Shared {
-  Step step[kSteps];
-  std::uint32_t done[kSteps];    // pieces of the step that are copied
-  std::uint32_t piece[kPieces];  // step and number: slot | piece << 8
-  std::uint32_t pieces;          // made by the front
-  std::uint32_t claimed;         // by the copying warps
-  std::uint32_t head;            // steps made by the front
-  std::uint32_t tail;            // steps done with by the back
-  std::uint32_t stop;
-  nic::AtomicOperands operands;  // of an atomic, which is alone between front and back
-  bool swaps;
-  Served served[kQueuesABlock];
-};
-static_assert(kSteps <= 256, "a step's slot has 8 bits of a piece");
 
 // ---- The front ----------------------------------------------------------------------------------
 
@@ -100,7 +27,7 @@ struct Front {
   bool stop = false;
 };
 
-__device__ std::uint64_t in_flight(const Served& s, const Front&) {
+__device__ std::uint64_t in_flight(const Served& s) {
   return static_cast<std::uint32_t>(static_cast<std::uint32_t>(s.queue.fetched) -
                                     load_relaxed(&s.completed));
 }
@@ -110,7 +37,7 @@ __device__ std::uint16_t ahead(const Queue& q, std::uint16_t pi) {
 }
 
 // By a lane a queue: takes what was rung since the last look; `value` is what the register holds.
-__device__ void look(Served& s, const Front& f, std::uint64_t value) {
+__device__ void look(Served& s, std::uint64_t value) {
   Queue& q = s.queue;
   if (value == q.doorbell) return;
   q.doorbell = value;
@@ -126,7 +53,7 @@ __device__ void look(Served& s, const Front& f, std::uint64_t value) {
     if (static_cast<std::int16_t>(ahead(q, pi)) <= 0) return;
   }
   const std::uint64_t end = q.posted + ahead(q, pi);
-  if (end - q.fetched + in_flight(s, f) <= s.qp.depth()) q.posted = end;
+  if (end - q.fetched + in_flight(s) <= s.qp.depth()) q.posted = end;
 }
 
 __device__ void start_over(Served& s) {
@@ -178,7 +105,7 @@ __device__ void look_around(const Nic& nic, Shared& sh, Front& f, std::uint32_t 
   std::uint64_t value = 0;
   if (lane < f.queues) value = GpuMemory::load_relaxed(sh.served[lane].doorbell);
   if (lane == kLanes - 1) value = GpuMemory::load_relaxed(nic.epoch);
-  if (lane < f.queues) look(sh.served[lane], f, value);
+  if (lane < f.queues) look(sh.served[lane], value);
   const std::uint64_t epoch = __shfl_sync(kAllLanes, value, kLanes - 1);
   if (epoch == f.epoch) return;
   f.epoch = epoch;

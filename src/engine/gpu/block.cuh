@@ -1,0 +1,84 @@
+// What the warps of a block of the GPU engine's kernel share: a ring of steps, a WQE each, and a
+// ring of pieces, as much as a warp copies at once, with counts that they release and acquire.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/gpu/nic_kernel.hpp"
+#include "nic/atomic.hpp"
+#include "nic/check.hpp"
+
+namespace peal::engine::gpu {
+
+inline constexpr std::uint32_t kLanes = 32;
+inline constexpr std::uint32_t kAllLanes = 0xffffffff;
+inline constexpr std::uint32_t kThreads = 1024;
+inline constexpr std::uint32_t kFrontWarp = 0;
+inline constexpr std::uint32_t kBackWarp = 1;
+inline constexpr std::uint32_t kSteps = 256;    // WQEs between front and back
+inline constexpr std::uint32_t kPieces = 1024;  // between the front and the copying warps
+inline constexpr std::uint32_t kPieceBytes = 8192;
+static_assert(kQueuesABlock < kLanes, "a lane a queue, and one for the epoch");
+
+// Free-running counts in shared memory. A release of one warp is acquired by another.
+__device__ inline std::uint32_t load_acquire(const std::uint32_t* p) {
+  std::uint32_t v = 0;
+  asm volatile("ld.acquire.cta.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ inline std::uint32_t load_relaxed(const std::uint32_t* p) {
+  std::uint32_t v = 0;
+  asm volatile("ld.relaxed.cta.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ inline void store_release(std::uint32_t* p, std::uint32_t v) {
+  asm volatile("st.release.cta.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+__device__ inline void add_release(std::uint32_t* p, std::uint32_t v) {
+  asm volatile("red.release.cta.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+
+// A WQE that was fetched and has no CQE yet.
+struct Step {
+  const std::byte* from;
+  std::byte* to;
+  std::uint64_t index;
+  std::uint32_t bytes;
+  std::uint32_t pieces;  // that it is copied in
+  std::uint32_t queue;   // which of the block's
+  nic::Operation operation;
+  std::uint8_t opcode;
+  std::uint8_t fm_ce_se;
+  std::uint8_t vendor;
+  mlx5::Syndrome syndrome;
+  nic::Refusal refusal;
+};
+
+// A queue that the block serves, with what it needs of the tables at hand. The front writes posted,
+// fetched, doorbell and failed of its Queue; the back the rest, and `completed`.
+struct Served {
+  nic::QpEntry qp;
+  nic::QpEntry peer;  // without a number where there is none
+  nic::CqEntry cq;
+  std::uint64_t* doorbell;
+  std::uint32_t index;
+  std::uint32_t completed;  // steps of it that the back has done, free-running
+  Queue queue;
+};
+
+struct Shared {
+  Step step[kSteps];
+  std::uint32_t done[kSteps];    // pieces of the step that are copied
+  std::uint32_t piece[kPieces];  // step and number: slot | piece << 8
+  std::uint32_t pieces;          // made by the front
+  std::uint32_t claimed;         // by the copying warps
+  std::uint32_t head;            // steps made by the front
+  std::uint32_t tail;            // steps done with by the back
+  std::uint32_t stop;
+  nic::AtomicOperands operands;  // of an atomic, which is alone between front and back
+  bool swaps;
+  Served served[kQueuesABlock];
+};
+static_assert(kSteps <= 256, "a step's slot has 8 bits of a piece");
+
+}  // namespace peal::engine::gpu
