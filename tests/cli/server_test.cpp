@@ -226,8 +226,8 @@ TEST(PealServer, KeepsNoDescriptorAndNoThreadOfAClient) {
   Server server(Arguments{});
   std::size_t descriptors = 0;
   std::size_t threads = 0;
-  constexpr int kClients = 30;
-  for (int client = 1; client <= kClients; ++client) {
+  const int clients = 10 + static_cast<int>(scaled(20));
+  for (int client = 1; client <= clients; ++client) {
     // Some that fail, and some that say nothing, too.
     const std::string traffic = "--size 64 --iters 5 --repeat 1";
     if (client % 3 == 0) {
