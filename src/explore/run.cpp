@@ -15,6 +15,9 @@ using sim::Agent;
 
 constexpr std::uint64_t kIdleNs = 1'000;
 constexpr std::uint64_t kIdleNsMax = 100'000;
+// After so many operations on memory a run is taken to be without end: far more than any needs.
+constexpr std::uint64_t kPoints = 100'000'000;
+constexpr std::uint64_t kPointsAnOperation = 10'000;
 constexpr std::uint64_t kOverrunNs = 1'000'000;  // that a wait may outlive its deadline
 
 // Producers of one kind of sharing, and who serves them.
@@ -242,10 +245,12 @@ void check_machine(const sim::Simulation& simulation, sim::Scheduler& scheduler,
 }  // namespace
 
 RunResult run(const Configuration& c, const RunOptions& options) {
-  sim::Simulation simulation({.seed = options.seed,
-                              .pace = {.switches_per_mille = c.switches},
-                              .stale_per_mille = c.stale,
-                              .plant = options.plant});
+  sim::Simulation simulation(
+      {.seed = options.seed,
+       .pace = {.switches_per_mille = c.switches,
+                .points_limit = kPoints + kPointsAnOperation * c.producers * c.puts},
+       .stale_per_mille = c.stale,
+       .plant = options.plant});
   sim::Scheduler& scheduler = simulation.scheduler();
   Findings findings([&simulation] { simulation.trace().stop(); });
   RunResult result;
