@@ -183,6 +183,35 @@ struct GpuMemory {
     return old == expected;
   }
 
+  // ---- The NIC's ends, of a NIC on a GPU -------------------------------------------------------
+
+  // MO-2 and MO-3, reading end: what the register holds, which orders nothing until what was new in
+  // it has been acquired.
+  __device__ static std::uint64_t look_at_doorbell(const std::uint64_t* doorbell) {
+    return load_relaxed(doorbell);
+  }
+  __device__ static void acquire_doorbell() {
+    fence(FenceScope::kSystem);
+  }
+  // MO-1, reading end.
+  __device__ static std::uint32_t load_dbrec_acquire(const std::uint32_t* dbrec) {
+    std::uint32_t v = 0;
+    asm volatile("ld.acquire.sys.b32 %0, [%1];" : "=r"(v) : "l"(dbrec) : "memory");
+    return v;
+  }
+  // MO-4, writing end: bytes 0-59 first, then the owner word.
+  __device__ static void store_cqe(mlx5::Cqe* entry, const mlx5::Cqe& cqe) {
+    auto* vectors = reinterpret_cast<uint4*>(entry);
+    for (int i = 0; i < 3; ++i) {
+      __stcg(vectors + i, make_uint4(cqe.word[4 * i], cqe.word[4 * i + 1], cqe.word[4 * i + 2],
+                                     cqe.word[4 * i + 3]));
+    }
+    __stcg(reinterpret_cast<uint2*>(&entry->word[12]), make_uint2(cqe.word[12], cqe.word[13]));
+    __stcg(&entry->word[14], cqe.word[14]);
+    store_release(&entry->word[mlx5::kCqeOwnerWord], cqe.word[mlx5::kCqeOwnerWord],
+                  FenceScope::kSystem);
+  }
+
   // ---- Time ------------------------------------------------------------------------------------
 
   // The GPU's global timer, which may tick as coarsely as a microsecond.

@@ -41,15 +41,12 @@ __device__ void look(Served& s, std::uint64_t value) {
   Queue& q = s.queue;
   if (value == q.doorbell) return;
   q.doorbell = value;
-  // MO-2, MO-3: the other end of the ringer's fence.
-  asm volatile("fence.acq_rel.sys;" ::: "memory");
+  GpuMemory::acquire_doorbell();  // MO-2, MO-3
   const mlx5::Doorbell rung = mlx5::decode_doorbell(value);
   std::uint16_t pi = rung.pi();
   if (rung.qpn != s.qp.qpn) {
     // Of another queue of the page: it may have overwritten a ring of this one.
-    std::uint32_t record = 0;
-    asm volatile("ld.acquire.sys.b32 %0, [%1];" : "=r"(record) : "l"(s.qp.dbrec) : "memory");
-    pi = mlx5::decode_dbrec(record);  // MO-1
+    pi = mlx5::decode_dbrec(GpuMemory::load_dbrec_acquire(s.qp.dbrec));  // MO-1
     if (static_cast<std::int16_t>(ahead(q, pi)) <= 0) return;
   }
   const std::uint64_t end = q.posted + ahead(q, pi);
@@ -103,7 +100,7 @@ __device__ void drain(const Shared& sh, const Front& f) {
 // All doorbells and the epoch at once: one way over PCIe and back, whatever their number.
 __device__ void look_around(const Nic& nic, Shared& sh, Front& f, std::uint32_t lane) {
   std::uint64_t value = 0;
-  if (lane < f.queues) value = GpuMemory::load_relaxed(sh.served[lane].doorbell);
+  if (lane < f.queues) value = GpuMemory::look_at_doorbell(sh.served[lane].doorbell);
   if (lane == kLanes - 1) value = GpuMemory::load_relaxed(nic.epoch);
   if (lane < f.queues) look(sh.served[lane], value);
   const std::uint64_t epoch = __shfl_sync(kAllLanes, value, kLanes - 1);
@@ -433,17 +430,7 @@ __device__ void write_cqe(const Served& served, const Step& s, std::uint64_t num
   c.syndrome = s.syndrome;
   c.vendor_syndrome = s.vendor;
   const mlx5::Cqe cqe = nic::complete(c, served.qp.qpn, number, served.cq.log_size);
-  mlx5::Cqe* entry = served.cq.entry(number);
-  auto* d = reinterpret_cast<uint4*>(entry);
-  for (int i = 0; i < 3; ++i) {
-    __stcg(d + i, make_uint4(cqe.word[4 * i], cqe.word[4 * i + 1], cqe.word[4 * i + 2],
-                             cqe.word[4 * i + 3]));
-  }
-  __stcg(reinterpret_cast<uint2*>(&entry->word[12]), make_uint2(cqe.word[12], cqe.word[13]));
-  __stcg(&entry->word[14], cqe.word[14]);
-  asm volatile("st.release.sys.b32 [%0], %1;" ::"l"(&entry->word[mlx5::kCqeOwnerWord]),
-               "r"(cqe.word[mlx5::kCqeOwnerWord])
-               : "memory");
+  GpuMemory::store_cqe(served.cq.entry(number), cqe);
 }
 
 // Completes the steps from `tail` on that are done and of one queue; how many.
