@@ -43,7 +43,6 @@ class Run {
   }
 
   void run() {
-    if (c_.handler == NicHandler::kProxy) start("proxy", {.device = 200}, [this] { ring(); });
     if (c_.mixed != 0) start("receiver", {.device = 201}, [this] { receive(); });
     const std::uint32_t services = running_;
     for (std::uint32_t p = 0; p < c_.producers; ++p) {
@@ -85,21 +84,6 @@ class Run {
         for (const Agent a : agents_) scheduler.wake(a);
       }
       scheduler.park(stop_ ? scheduler.now_ns() + kIdleNs : sim::Scheduler::kNever);
-    }
-  }
-
-  void ring() {
-    std::uint64_t idle_ns = kIdleNs;
-    while (!stop_) {
-      w_.sim.start_polling();
-      bool rang = false;
-      for (host::ProxyQueue& q : w_.proxied) rang |= host::ring_if_told<Memory>(q);
-      if (rang) {
-        idle_ns = kIdleNs;
-        continue;
-      }
-      w_.sim.pause(Memory::now_ns() + idle_ns);
-      idle_ns = std::min(idle_ns * 2, kIdleNsMax);
     }
   }
 

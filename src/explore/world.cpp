@@ -71,6 +71,9 @@ World::World(sim::Simulation& simulation, const Configuration& configuration, st
     }
   }
   make_queues();
+  if (c.handler == NicHandler::kProxy) {
+    engine.add("proxy", 1 + sim.random().below(4), {{[this](std::uint64_t) { return ring(); }}});
+  }
   arm_fault();
 }
 
@@ -105,6 +108,12 @@ void World::make_queues() {
     }
     queues.push_back(q);
   }
+}
+
+bool World::ring() {
+  bool rang = false;
+  for (host::ProxyQueue& q : proxied) rang |= host::ring_if_told<sim::SimMemory>(q);
+  return rang;
 }
 
 void World::arm_fault() {
@@ -167,6 +176,7 @@ void World::name_memory() {
 }
 
 bool World::close() {
+  engine.call([this] { proxied.clear(); });  // a proxy lets go of its queues first
   queues.clear();
   client.reset();
   bool empty = true;

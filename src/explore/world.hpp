@@ -114,6 +114,7 @@ class World {
 
  private:
   void make_queues();
+  bool ring();  // as a proxy does; true if there was something
   void arm_fault();
 };
 
