@@ -1,5 +1,5 @@
-// Host memory that a GPU reaches: queues on which GPU threads produce and a NIC on the CPU
-// consumes.
+// Memory for queues on which GPU threads produce: of the host, where a NIC on the CPU consumes, or
+// of the GPU, where a NIC there does.
 #pragma once
 
 #include <cstddef>

@@ -69,55 +69,51 @@ TEST(CounterChecker, KnowsThatTheFirstErrorStays) {
   EXPECT_EQ(c.findings.first().checker, "counters");
 }
 
-TEST(LandingChecker, AcceptsEachAskedByteOnce) {
-  Checked c;
+// 64 bytes of destination.
+struct Landing : Checked {
   std::array<std::byte, 64> memory{};
-  LandingChecker checker(c.findings, memory.data(), memory.size());
-  checker.ask(8, 16);
-  checker.landed(&memory[16], 8);
-  checker.landed(&memory[8], 8);
-  checker.acknowledge(8, 16, "a PUT");
-  checker.ask(8, 16);
-  checker.landed(&memory[8], 16);
-  checker.acknowledge(8, 16, "the next PUT");
+  LandingChecker checker{findings, memory.data(), memory.size()};
+};
+
+TEST(LandingChecker, AcceptsEachAskedByteOnce) {
+  Landing c;
+  c.checker.ask(8, 16);
+  c.checker.landed(&c.memory[16], 8);
+  c.checker.landed(&c.memory[8], 8);
+  c.checker.acknowledge(8, 16, "a PUT");
+  c.checker.ask(8, 16);
+  c.checker.landed(&c.memory[8], 16);
+  c.checker.acknowledge(8, 16, "the next PUT");
   EXPECT_FALSE(c.findings.first()) << c.findings.first().sentence;
 }
 
 TEST(LandingChecker, FindsAByteThatLandsTwice) {
-  Checked c;
-  std::array<std::byte, 64> memory{};
-  LandingChecker checker(c.findings, memory.data(), memory.size());
-  checker.ask(8, 16);
-  checker.landed(&memory[8], 16);
-  checker.landed(&memory[23], 1);
+  Landing c;
+  c.checker.ask(8, 16);
+  c.checker.landed(&c.memory[8], 16);
+  c.checker.landed(&c.memory[23], 1);
   EXPECT_NE(c.findings.first().sentence.find("byte 23"), std::string::npos);
 }
 
 TEST(LandingChecker, FindsWhatNobodyAskedFor) {
-  Checked c;
-  std::array<std::byte, 64> memory{};
-  LandingChecker checker(c.findings, memory.data(), memory.size());
-  checker.ask(8, 16);
-  checker.landed(&memory[8], 17);
+  Landing c;
+  c.checker.ask(8, 16);
+  c.checker.landed(&c.memory[8], 17);
   EXPECT_NE(c.findings.first().sentence.find("byte 24"), std::string::npos);
 }
 
 TEST(LandingChecker, FindsAWriteBeyondTheEnd) {
-  Checked c;
-  std::array<std::byte, 64> memory{};
-  LandingChecker checker(c.findings, memory.data(), memory.size());
-  checker.ask(56, 8);
-  checker.landed(&memory[56], 16);
+  Landing c;
+  c.checker.ask(56, 8);
+  c.checker.landed(&c.memory[56], 16);
   EXPECT_NE(c.findings.first().sentence.find("byte 64"), std::string::npos);
 }
 
 TEST(LandingChecker, FindsWhatWasAcknowledgedAndNeverLanded) {
-  Checked c;
-  std::array<std::byte, 64> memory{};
-  LandingChecker checker(c.findings, memory.data(), memory.size());
-  checker.ask(8, 16);
-  checker.landed(&memory[8], 15);
-  checker.acknowledge(8, 16, "producer 0's PUT 3");
+  Landing c;
+  c.checker.ask(8, 16);
+  c.checker.landed(&c.memory[8], 15);
+  c.checker.acknowledge(8, 16, "producer 0's PUT 3");
   EXPECT_NE(c.findings.first().sentence.find("producer 0's PUT 3"), std::string::npos);
   EXPECT_NE(c.findings.first().sentence.find("byte 23"), std::string::npos);
 }

@@ -17,6 +17,7 @@
 #include "peal/host/context.hpp"
 #include "peal/host/memory_region.hpp"
 #include "peal/host/queue_pair.hpp"
+#include "support/forwarding_memory.hpp"
 #include "verbs/software_nic.hpp"
 
 namespace peal::test {
@@ -77,40 +78,31 @@ class ForwardingVerbs : public verbs::Verbs {
 };
 
 // Host memory that can be refused, and counts what is alive.
-class CountingMemory : public verbs::DeviceMemory {
+class CountingMemory : public ForwardingMemory {
  public:
-  explicit CountingMemory(verbs::RefuseHook refuse = {}) : host_(std::move(refuse)) {}
+  using ForwardingMemory::ForwardingMemory;
 
   void* allocate(std::size_t bytes) override {
-    void* memory = host_.allocate(bytes);
+    void* memory = ForwardingMemory::allocate(bytes);
     if (memory != nullptr) ++live;
     return memory;
   }
   void release(void* memory, std::size_t bytes) override {
     --live;
-    host_.release(memory, bytes);
+    ForwardingMemory::release(memory, bytes);
   }
   void* map_uar(void* reg_addr) override {
-    void* mapped = host_.map_uar(reg_addr);
+    void* mapped = ForwardingMemory::map_uar(reg_addr);
     if (mapped != nullptr) ++mapped_uars;
     return mapped;
   }
   void unmap_uar(void* mapped) override {
     --mapped_uars;
-    host_.unmap_uar(mapped);
-  }
-  int copy_to_device(void* to, const void* from, std::size_t bytes) override {
-    return host_.copy_to_device(to, from, bytes);
-  }
-  int copy_from_device(void* to, const void* from, std::size_t bytes) override {
-    return host_.copy_from_device(to, from, bytes);
+    ForwardingMemory::unmap_uar(mapped);
   }
 
   int live = 0;
   int mapped_uars = 0;
-
- private:
-  verbs::HostMemory host_;
 };
 
 // Notes every operation that is asked for, and can refuse one of them.

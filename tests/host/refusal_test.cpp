@@ -151,8 +151,7 @@ TEST(Refusal, AHundredTimesIsFollowedByASuccess) {
 
 // Memory that cannot be had, at each of the allocations of a queue.
 TEST(Refusal, OfEachAllocationOfAQueueLeavesNothingBehind) {
-  struct Scarce : verbs::DeviceMemory {
-    verbs::HostMemory host;
+  struct Scarce : test::ForwardingMemory {
     int left = 1 << 30;
     int live = 0;
     bool map_refused = false;
@@ -162,23 +161,16 @@ TEST(Refusal, OfEachAllocationOfAQueueLeavesNothingBehind) {
         return nullptr;
       }
       ++live;
-      return host.allocate(bytes);
+      return ForwardingMemory::allocate(bytes);
     }
     void release(void* memory, std::size_t bytes) override {
       --live;
-      host.release(memory, bytes);
+      ForwardingMemory::release(memory, bytes);
     }
     void* map_uar(void* reg_addr) override {
-      if (!map_refused) return reg_addr;
+      if (!map_refused) return ForwardingMemory::map_uar(reg_addr);
       errno = EPERM;
       return nullptr;
-    }
-    void unmap_uar(void*) override {}
-    int copy_to_device(void* to, const void* from, std::size_t bytes) override {
-      return host.copy_to_device(to, from, bytes);
-    }
-    int copy_from_device(void* to, const void* from, std::size_t bytes) override {
-      return host.copy_from_device(to, from, bytes);
     }
   };
   HostFixture host;
@@ -213,31 +205,30 @@ TEST(Refusal, OfEachAllocationOfAQueueLeavesNothingBehind) {
 }
 
 // Device memory that the host reaches by copies alone: any other access ends the program.
-struct Sealed : verbs::DeviceMemory {
-  verbs::HostMemory host;
+struct Sealed : test::ForwardingMemory {
   std::map<std::byte*, std::size_t> all;
+  bool map_refused = false;
 
   void* allocate(std::size_t bytes) override {
-    void* memory = host.allocate(bytes);
+    void* memory = ForwardingMemory::allocate(bytes);
     all[static_cast<std::byte*>(memory)] = bytes;
     mprotect(memory, bytes, PROT_NONE);
     return memory;
   }
   void release(void* memory, std::size_t bytes) override {
     all.erase(static_cast<std::byte*>(memory));
-    host.release(memory, bytes);
+    ForwardingMemory::release(memory, bytes);
   }
   void* map_uar(void* reg_addr) override {
-    if (!map_refused) return reg_addr;
+    if (!map_refused) return ForwardingMemory::map_uar(reg_addr);
     errno = EPERM;
     return nullptr;
   }
-  void unmap_uar(void*) override {}
   int copy_to_device(void* to, const void* from, std::size_t bytes) override {
-    return opened(to, [&] { return host.copy_to_device(to, from, bytes); });
+    return opened(to, [&] { return ForwardingMemory::copy_to_device(to, from, bytes); });
   }
   int copy_from_device(void* to, const void* from, std::size_t bytes) override {
-    return opened(from, [&] { return host.copy_from_device(to, from, bytes); });
+    return opened(from, [&] { return ForwardingMemory::copy_from_device(to, from, bytes); });
   }
   bool reached_by_cpu() const override { return false; }
 
@@ -253,8 +244,6 @@ struct Sealed : verbs::DeviceMemory {
     }
     return EFAULT;
   }
-
-  bool map_refused = false;
 };
 
 TEST(DeviceMemory, IsTouchedByTheHostThroughItsTableAlone) {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "verbs/software.hpp"
+#include "support/forwarding_memory.hpp"
 
 namespace peal::test {
 
@@ -38,7 +38,7 @@ class GuardedPages {
   std::size_t bytes_;
 };
 
-class GuardedMemory : public verbs::DeviceMemory {
+class GuardedMemory : public ForwardingMemory {
  public:
   void* allocate(std::size_t bytes) override {
     all_.emplace_back(bytes);
@@ -51,19 +51,10 @@ class GuardedMemory : public verbs::DeviceMemory {
       if (pages.data() == memory) pages.forbid();
     }
   }
-  void* map_uar(void* reg_addr) override { return host_.map_uar(reg_addr); }
-  void unmap_uar(void* mapped) override { host_.unmap_uar(mapped); }
-  int copy_to_device(void* to, const void* from, std::size_t bytes) override {
-    return host_.copy_to_device(to, from, bytes);
-  }
-  int copy_from_device(void* to, const void* from, std::size_t bytes) override {
-    return host_.copy_from_device(to, from, bytes);
-  }
 
   int live = 0;
 
  private:
-  verbs::HostMemory host_;
   std::vector<GuardedPages> all_;
 };
 
