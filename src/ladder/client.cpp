@@ -38,8 +38,8 @@ Outcome run_connected(Channel& channel, Socket data, const LadderOptions& option
     verbs::SoftwareNic sender(sender_options(options, notices.listener()), stream);
     engine::ThreadsEngine engine({sender.step()});
     RemoteReceiver far_end(channel, options.deadline_s, interrupt);
-    const RunEnds ends{sender,  engine,  open_sender(sender, engine, options, events),
-                       far_end, notices, "stream"};
+    const RunEnds ends{sender.core(), engine,  open_sender(sender, engine, options, events),
+                       far_end,       notices, "stream"};
     return run_ladder(options, ends, interrupt, events);
   } catch (...) {
     return outcome_of_exception();

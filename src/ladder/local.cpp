@@ -15,9 +15,9 @@ Outcome run_here(const LadderOptions& options, const Interrupt& interrupt, const
     verbs::SoftwareNic receiver(receiver_options(options, notices.listener()), loopback.b());
     engine::ThreadsEngine engine({sender.step(), receiver.step()});
     LocalReceiver far_end(Context::open(receiver.provider(engine)));
-    const RunEnds ends{sender,  engine,  open_sender(sender, engine, options, events),
-                       far_end, notices, "loopback",
-                       2};
+    const RunEnds ends{
+        sender.core(), engine, open_sender(sender, engine, options, events), far_end, notices,
+        "loopback",    2};
     return run_ladder(options, ends, interrupt, events);
   } catch (...) {
     return outcome_of_exception();

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "nic/core.hpp"
+#include "nic/dump.hpp"
 #include "peal/device/queue_handle.hpp"
 
 namespace peal::ladder {

@@ -10,6 +10,7 @@
 #include "ladder/qp_report.hpp"
 #include "ladder/rules.hpp"
 #include "ladder/usage_error.hpp"
+#include "peal/memory/cpu_memory.hpp"
 #include "peal/mlx5/cqe.hpp"
 
 namespace peal::ladder {
@@ -243,7 +244,7 @@ void RowRun::wait_until_quiet() {
   for (bool quiet = false; !quiet && std::chrono::steady_clock::now() < deadline;) {
     ends_.engine.call([&] {
       quiet = true;
-      for (std::uint32_t i = 0; i < qps(); ++i) quiet &= ends_.nic.core().quiet(qpn(i));
+      for (std::uint32_t i = 0; i < qps(); ++i) quiet &= ends_.nic.quiet(qpn(i));
     });
     if (!quiet) std::this_thread::yield();
   }
@@ -338,7 +339,7 @@ std::vector<std::string> RowRun::overdue_qps(const std::vector<ProducerResult>& 
   for (std::uint32_t i = 0; i < qps(); ++i) {
     if (!overdue[i]) continue;
     std::optional<nic::QpDump> dump;
-    ends_.engine.call([&] { dump = ends_.nic.core().dump(qpn(i)); });
+    ends_.engine.call([&] { dump = ends_.nic.dump(qpn(i)); });
     for (std::string& line : standing_of(work_.queues[i], dump)) lines.push_back(std::move(line));
   }
   return lines;
@@ -366,7 +367,7 @@ std::string wrong_payload_sentence(const std::string& stage, const Verdict& verd
 std::vector<nic::QpCounters> RowRun::counters_of_qps() const {
   std::vector<nic::QpCounters> all;
   ends_.engine.call([&] {
-    for (std::uint32_t i = 0; i < qps(); ++i) all.push_back(ends_.nic.core().counters(qpn(i)));
+    for (std::uint32_t i = 0; i < qps(); ++i) all.push_back(ends_.nic.counters(qpn(i)));
   });
   return all;
 }
@@ -442,14 +443,14 @@ void RowRun::arm_faults() {
         default: break;  // not of the traffic
       }
     }
-    ends_.engine.call([&] { ends_.nic.core().arm_faults(qpn(i), faults); });
+    ends_.engine.call([&] { ends_.nic.arm_faults(qpn(i), faults); });
   }
 }
 
 std::uint32_t RowRun::unreached_faults() const {
   std::uint32_t n = 0;
   ends_.engine.call([&] {
-    for (std::uint32_t i = 0; i < qps(); ++i) n += ends_.nic.core().unreached_faults(qpn(i));
+    for (std::uint32_t i = 0; i < qps(); ++i) n += ends_.nic.unreached_faults(qpn(i));
   });
   return n;
 }

@@ -13,7 +13,8 @@
 #include "ladder/producers.hpp"
 #include "ladder/receiver.hpp"
 #include "ladder/row.hpp"
-#include "verbs/software_nic.hpp"
+#include "nic/inspected.hpp"
+#include "peal/host/context.hpp"
 
 namespace peal::ladder {
 
@@ -31,7 +32,7 @@ struct RunEvents {
 
 // The sending end: its NIC, the engine that steps it, and the far end.
 struct RunEnds {
-  verbs::SoftwareNic& nic;
+  nic::Inspected& nic;
   engine::Engine& engine;
   Context context;
   Receiver& receiver;

@@ -10,7 +10,7 @@
 
 #include "link/link.hpp"
 #include "nic/commands.hpp"
-#include "nic/dump.hpp"
+#include "nic/inspected.hpp"
 #include "nic/refusal.hpp"
 #include "nic/requester.hpp"
 #include "nic/responder.hpp"
@@ -36,7 +36,7 @@ struct CoreOptions {
 };
 
 template <class M>
-class Core final : private QueueEvents {
+class Core final : public Inspected, private QueueEvents {
  public:
   Core(const CoreOptions& options, link::Link& link)
       : options_(options),
@@ -71,27 +71,27 @@ class Core final : private QueueEvents {
   // The rules that were broken where no QP was concerned.
   const ReasonCounts& reasons() const { return reasons_; }
 
-  // The following name a QP by its number; an unknown one is ignored or answers with nothing.
-  void arm_faults(Qpn qpn, const std::vector<Fault>& faults) {
-    if (const auto i = index_of(qpn)) requester_.arm(i, faults);
-  }
-  std::uint32_t unreached_faults(Qpn qpn) const {
-    const auto i = index_of(qpn);
-    return i ? requester_.unreached(i) : 0;
-  }
-  QpCounters counters(Qpn qpn) const {
-    const auto i = index_of(qpn);
-    return i ? requester_.counters(i) : QpCounters{};
-  }
-  std::optional<QpDump> dump(Qpn qpn) const {
-    const auto i = index_of(qpn);
-    return i ? std::optional(requester_.dump(i, now_ns_)) : std::nullopt;
-  }
   // An engine with a data path of its own has ended this QP.
   void end(Qpn qpn) {
     if (QpEntry* qp = tables_->find_qp(qpn)) qp->state = QpState::kError;
   }
-  bool quiet(Qpn qpn) const {
+
+  void arm_faults(Qpn qpn, const std::vector<Fault>& faults) override {
+    if (const auto i = index_of(qpn)) requester_.arm(i, faults);
+  }
+  std::uint32_t unreached_faults(Qpn qpn) const override {
+    const auto i = index_of(qpn);
+    return i ? requester_.unreached(i) : 0;
+  }
+  QpCounters counters(Qpn qpn) const override {
+    const auto i = index_of(qpn);
+    return i ? requester_.counters(i) : QpCounters{};
+  }
+  std::optional<QpDump> dump(Qpn qpn) const override {
+    const auto i = index_of(qpn);
+    return i ? std::optional(requester_.dump(i, now_ns_)) : std::nullopt;
+  }
+  bool quiet(Qpn qpn) const override {
     const auto i = index_of(qpn);
     return i ? requester_.quiet(i) : true;
   }

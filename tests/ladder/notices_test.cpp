@@ -120,9 +120,9 @@ std::vector<std::string> lines_of_run(const std::vector<std::string>& rules) {
   verbs::SoftwareNic receiver(receiver_options(options, notices.listener()), loopback.b());
   engine::ThreadsEngine engine({sender.step(), receiver.step()});
   WrongKeyReceiver far_end(Context::open(receiver.provider(engine)));
-  const RunEnds ends{sender,  engine,  open_sender(sender, engine, options, events),
-                     far_end, notices, "loopback",
-                     2};
+  const RunEnds ends{
+      sender.core(), engine, open_sender(sender, engine, options, events), far_end, notices,
+      "loopback",    2};
   EXPECT_EQ(run_ladder(options, ends, interrupt, events).status(), kExitCompletionError);
   return lines;
 }
