@@ -58,7 +58,26 @@ void add_traffic_options(CLI::App& app, LadderArguments& a) {
   app.add_option("--completion", a.completion,
                  "CQEs: of every WQE, or of each reservation's tail; default: every");
   app.add_option("--provider", a.provider, "software");
-  app.add_option("--engine", a.engine, "threads");
+  app.add_option(
+      "--engine", a.engine,
+      "what runs the NICs: threads (a CPU thread), gpu (a kernel) or gpu-fused (blocks of "
+      "the producers' kernel); default: threads");
+  app.add_option("--initiator", a.initiator,
+                 "cpu or gpu: of which the producers are threads; default: gpu with --engine gpu, "
+                 "else cpu");
+  app.add_option("--exec", a.exec, "a producer is a thread, a warp or a block; default: thread");
+  app.add_option(
+      "--memory", a.memory,
+      "FROM or FROM,TO: where the payload lies, each host, gpu or gpuN; default: gpu with "
+      "--engine gpu, else host");
+  app.add_option("--doorbell-memory", a.doorbell_memory,
+                 "host (a ring crosses PCIe) or gpu; default: host");
+  app.add_option("--gpu", a.gpu, "the producers' GPU; default: 0");
+  app.add_option("--nic-gpu", a.nic_gpu, "the GPU of the NIC's kernel; default: the producers'");
+  app.add_option("--nic-blocks", a.nic_blocks,
+                 "blocks of the NIC's kernel; default: --blocks-per-qp for each QP, at most 64");
+  app.add_option("--blocks-per-qp", a.blocks_per_qp,
+                 "of them, how many serve one queue; default: 1");
   app.add_option("--handler", a.handler,
                  "who rings: automatic, direct or proxy; default: automatic");
   app.add_option("--nic", a.nic, "null: complete without moving the payload");

@@ -427,6 +427,18 @@ QueuePairState QueuePair::state() const {
   }
 }
 
+QueueState QueuePair::counters() const {
+  QueueState copy;
+  impl_->copy_from(&copy, impl_->state, sizeof copy, "counters");
+  return copy;
+}
+
+std::uint64_t QueuePair::doorbells() const {
+  const std::uint64_t own = counters().doorbells;
+  if (impl_->proxy_word == nullptr) return own;
+  return own + CpuMemory::load_relaxed(&impl_->proxy_word->doorbells);
+}
+
 QueueHandle QueuePair::handle() const {
   QueueHandle h;
   h.sq = static_cast<mlx5::Slot*>(impl_->sq.memory);

@@ -2,6 +2,7 @@
 #include "engine/threads.hpp"
 #include "ladder/channel.hpp"
 #include "ladder/data_connection.hpp"
+#include "ladder/gpu/runs.hpp"
 #include "ladder/messages.hpp"
 #include "ladder/nics.hpp"
 #include "ladder/runs.hpp"
@@ -35,11 +36,22 @@ Outcome run_connected(Channel& channel, Socket data, const LadderOptions& option
                       const Interrupt& interrupt, const RunEvents& events, Notices& notices) {
   try {
     link::StreamLink stream(data.release());
+    RemoteReceiver far_end(channel, options.deadline_s, interrupt);
+    if (options.needs_gpu()) {
+      return gpu::run_sender(options, stream, far_end, interrupt, events, notices);
+    }
     verbs::SoftwareNic sender(sender_options(options, notices.listener()), stream);
     engine::ThreadsEngine engine({sender.step()});
-    RemoteReceiver far_end(channel, options.deadline_s, interrupt);
-    const RunEnds ends{sender.core(), engine,  open_sender(sender, engine, options, events),
-                       far_end,       notices, "stream"};
+    HostPayload source;
+    CpuProducers producers;
+    const RunEnds ends{sender.core(),
+                       engine,
+                       open_sender(sender, engine, options, events),
+                       producers,
+                       source,
+                       far_end,
+                       notices,
+                       {.link = "stream"}};
     return run_ladder(options, ends, interrupt, events);
   } catch (...) {
     return outcome_of_exception();

@@ -1,5 +1,6 @@
 // `peal ladder`: both ends in one process.
 #include "engine/threads.hpp"
+#include "ladder/gpu/runs.hpp"
 #include "ladder/nics.hpp"
 #include "ladder/runs.hpp"
 #include "link/loopback.hpp"
@@ -10,14 +11,24 @@ namespace {
 Outcome run_here(const LadderOptions& options, const Interrupt& interrupt, const RunEvents& events,
                  Notices& notices) {
   try {
+    if (options.needs_gpu()) return gpu::run_local(options, interrupt, events, notices);
     link::Loopback loopback;
     verbs::SoftwareNic sender(sender_options(options, notices.listener()), loopback.a());
     verbs::SoftwareNic receiver(receiver_options(options, notices.listener()), loopback.b());
     engine::ThreadsEngine engine({sender.step(), receiver.step()});
-    LocalReceiver far_end(Context::open(receiver.provider(engine)));
-    const RunEnds ends{
-        sender.core(), engine, open_sender(sender, engine, options, events), far_end, notices,
-        "loopback",    2};
+    HostPayload source;
+    HostPayload destination;
+    CpuProducers producers;
+    LocalReceiver far_end(Context::open(receiver.provider(engine)), destination);
+    const RunEnds ends{sender.core(),
+                       engine,
+                       open_sender(sender, engine, options, events),
+                       producers,
+                       source,
+                       far_end,
+                       notices,
+                       {.link = "loopback"},
+                       2};
     return run_ladder(options, ends, interrupt, events);
   } catch (...) {
     return outcome_of_exception();

@@ -19,10 +19,12 @@ namespace {
 constexpr std::uint64_t kMaxPutBytes = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMaxRegionBytes = std::uint64_t{1} << 50;
 constexpr std::uint64_t kMaxIters = 1'000'000'000;
-constexpr std::uint64_t kMaxProducers = 1024;
 constexpr std::uint32_t kDefaultSlots = 1024;  // of all a stage's queues together
 constexpr std::uint64_t kMaxWindow = 1u << 20;
 constexpr double kMaxDeadlineS = 3600;
+constexpr std::uint64_t kMaxGpu = 63;
+constexpr std::uint64_t kMaxNicBlocks = 132;
+constexpr std::uint32_t kMaxBlockThreads = 1024;
 
 template <class T>
 T choose(std::string_view option, const std::string& text,
@@ -184,13 +186,145 @@ void check_faults(const LadderOptions& o) {
   }
 }
 
+// "host", "gpu" or "gpu0".
+Place parse_place(const std::string& text) {
+  if (text == "host") return {};
+  Place place{.on_gpu = true, .gpu = {}};
+  if (text == "gpu") return place;
+  if (text.starts_with("gpu")) {
+    place.gpu = static_cast<std::uint32_t>(parse_count("--memory", text.substr(3), {0, kMaxGpu}));
+    return place;
+  }
+  throw UsageError("--memory takes host, gpu or gpuN, or two of them by a comma, not '" + text +
+                   "'");
+}
+
+void parse_memory(const std::string& text, LadderOptions* o) {
+  if (text.empty()) {
+    o->source.on_gpu = o->destination.on_gpu = o->engine != EngineKind::kThreads;
+    return;
+  }
+  const std::size_t comma = text.find(',');
+  o->source = parse_place(text.substr(0, comma));
+  o->destination = comma == std::string::npos ? o->source : parse_place(text.substr(comma + 1));
+}
+
+// What a NIC that is a kernel does not do.
+void check_gpu_engine(const LadderArguments& a, const LadderOptions& o) {
+  const std::string engine = std::string("--engine ") + engine_name(o.engine);
+  const auto refuse = [&](bool wrong, const std::string& why) {
+    if (wrong) throw UsageError(engine + " " + why);
+  };
+  refuse(o.initiator == Initiator::kCpu, "serves producers on a GPU: not with --initiator cpu");
+  refuse(o.handler == NicHandler::kProxy,
+         "has no proxy: its queues lie where the CPU has no addresses");
+  refuse(o.order == nic::WriteOrder::kStrict,
+         "places writes in any order: not with --order strict");
+  refuse(o.doorbell_source == nic::DoorbellSource::kRecord,
+         "believes the doorbell: not with --dbsrc dbr");
+  for (const FaultSpec& f : o.faults) {
+    refuse(f.kind == FaultSpec::Kind::kDelay, "delays no CQEs: not with --fault " + f.text);
+  }
+  refuse(o.gpu.nic_blocks.value_or(o.gpu.blocks_per_qp) % o.gpu.blocks_per_qp != 0,
+         "needs --nic-blocks " + a.nic_blocks + " to be a multiple of --blocks-per-qp " +
+             std::to_string(o.gpu.blocks_per_qp));
+}
+
+void check_threads_engine(const LadderArguments& a, const LadderOptions& o) {
+  for (const auto& [name, text] :
+       {std::pair{"--nic-gpu", &a.nic_gpu}, std::pair{"--nic-blocks", &a.nic_blocks},
+        std::pair{"--blocks-per-qp", &a.blocks_per_qp}}) {
+    if (!text->empty()) throw UsageError(std::string(name) + " is of --engine gpu");
+  }
+  if (o.gpu.doorbell_on_gpu) {
+    throw UsageError("--doorbell-memory gpu is of --engine gpu: a CPU polls its own memory");
+  }
+  if (o.initiator == Initiator::kCpu && o.exec != Exec::kThread) {
+    throw UsageError(std::string("--exec ") + exec_name(o.exec) +
+                     " needs producers on a GPU: --engine gpu, or --initiator gpu");
+  }
+}
+
+// Threads of one block share by a block's means.
+void check_block_sharing(const LadderOptions& o) {
+  if (o.initiator == Initiator::kCpu || o.sharing != Sharing::kBlock) return;
+  for (const Stage& s : o.stages) {
+    const std::uint32_t threads = s.producers * threads_of(o.exec);
+    if (o.exec == Exec::kBlock && s.producers > s.qps) {
+      throw UsageError("--sharing block with --exec block needs a QP for each producer: stage " +
+                       std::string(s.name) + " has " + std::to_string(s.producers) +
+                       " producers and " + std::to_string(s.qps) + " QPs");
+    }
+    if (o.exec != Exec::kBlock && threads > kMaxBlockThreads) {
+      throw UsageError("--sharing block puts all producers of stage " + std::string(s.name) +
+                       " into one block of threads, which has at most " +
+                       std::to_string(kMaxBlockThreads) + ", not " + std::to_string(threads));
+    }
+  }
+}
+
+void parse_gpu(const LadderArguments& a, LadderOptions* o) {
+  if (!a.engine.empty()) {
+    o->engine = choose<EngineKind>("--engine", a.engine,
+                                   {{"threads", EngineKind::kThreads},
+                                    {"gpu", EngineKind::kGpu},
+                                    {"gpu-fused", EngineKind::kGpuFused}});
+  }
+  if (o->engine != EngineKind::kThreads) o->initiator = Initiator::kGpu;
+  if (!a.initiator.empty()) {
+    o->initiator = choose<Initiator>("--initiator", a.initiator,
+                                     {{"cpu", Initiator::kCpu}, {"gpu", Initiator::kGpu}});
+  }
+  if (!a.exec.empty()) {
+    o->exec =
+        choose<Exec>("--exec", a.exec,
+                     {{"thread", Exec::kThread}, {"warp", Exec::kWarp}, {"block", Exec::kBlock}});
+  }
+  parse_memory(a.memory, o);
+  if (!a.doorbell_memory.empty()) {
+    o->gpu.doorbell_on_gpu =
+        choose<bool>("--doorbell-memory", a.doorbell_memory, {{"host", false}, {"gpu", true}});
+  }
+  const auto number = [](const char* name, const std::string& text, std::uint64_t least,
+                         std::uint64_t most) {
+    return static_cast<std::uint32_t>(parse_count(name, text, {least, most}));
+  };
+  if (!a.gpu.empty()) o->gpu.producers_gpu = number("--gpu", a.gpu, 0, kMaxGpu);
+  if (!a.nic_gpu.empty()) o->gpu.nic_gpu = number("--nic-gpu", a.nic_gpu, 0, kMaxGpu);
+  if (!a.nic_blocks.empty()) {
+    o->gpu.nic_blocks = number("--nic-blocks", a.nic_blocks, 1, kMaxNicBlocks);
+  }
+  if (!a.blocks_per_qp.empty()) {
+    o->gpu.blocks_per_qp = number("--blocks-per-qp", a.blocks_per_qp, 1, kMaxNicBlocks);
+  }
+}
+
+void check_gpu(const LadderArguments& a, const LadderOptions& o) {
+  if (o.engine == EngineKind::kThreads) {
+    check_threads_engine(a, o);
+  } else {
+    check_gpu_engine(a, o);
+  }
+  if (!a.gpu.empty() && !o.needs_gpu())
+    throw UsageError("--gpu has no use here: nothing is on one");
+  check_block_sharing(o);
+}
+
 // Every parameter with its place: the one list behind the three functions below.
 template <class Arguments, class F>
 void for_each_parameter(Arguments& a, F f) {
   f("batch", a.batch);
   f("completion", a.completion);
   f("dbsrc", a.dbsrc);
+  f("blocks-per-qp", a.blocks_per_qp);
   f("depth", a.depth);
+  f("doorbell-memory", a.doorbell_memory);
+  f("exec", a.exec);
+  f("gpu", a.gpu);
+  f("initiator", a.initiator);
+  f("memory", a.memory);
+  f("nic-blocks", a.nic_blocks);
+  f("nic-gpu", a.nic_gpu);
   f("doorbell", a.doorbell);
   f("engine", a.engine);
   f("handler", a.handler);
@@ -248,9 +382,11 @@ void parse_nic(const LadderArguments& a, LadderOptions* o) {
 std::uint64_t LadderOptions::iters_for(const Stage& stage, std::uint64_t payload_bytes) const {
   if (iters) return *iters;
   // About 64 MiB a repeat, all producers together, within bounds that keep small sizes quick and
-  // fill the window of large ones.
+  // fill the window of large ones. A GPU that does not wait for each PUT has that done in no time.
+  const bool more = initiator == Initiator::kGpu && stage.batch > 1;
+  const std::uint64_t bytes = more ? std::uint64_t{4} << 30 : std::uint64_t{64} << 20;
   const std::uint64_t puts = std::clamp<std::uint64_t>(
-      (64u << 20) / std::max<std::uint64_t>(payload_bytes, 1), 256, 20000);
+      bytes / std::max<std::uint64_t>(payload_bytes, 1), 256, more ? 1'000'000 : 20'000);
   return std::max<std::uint64_t>(puts / stage.producers, 1);
 }
 
@@ -269,7 +405,7 @@ std::uint64_t LadderOptions::first_wqe_index() const {
 LadderOptions make_options(const LadderArguments& a) {
   LadderOptions o;
   if (!a.provider.empty()) choose<int>("--provider", a.provider, {{"software", 0}});
-  if (!a.engine.empty()) choose<int>("--engine", a.engine, {{"threads", 0}});
+  parse_gpu(a, &o);
   if (!a.size.empty()) o.sizes = parse_size_list("--size", a.size, {0, kMaxPutBytes});
   if (!a.iters.empty()) o.iters = parse_count("--iters", a.iters, {1, kMaxIters});
   o.stages = parse_stages(a.stages);
@@ -312,6 +448,7 @@ LadderOptions make_options(const LadderArguments& a) {
   if (!a.seed.empty()) o.seed = parse_count("--seed", a.seed, {0, UINT64_MAX});
   for (const std::string& f : a.faults) o.faults.push_back(parse_fault(f));
   check_faults(o);
+  check_gpu(a, o);
   return o;
 }
 
@@ -333,6 +470,9 @@ nlohmann::json parameters_of(const LadderArguments& a) {
   for (const SubmitVariant& s : o.submits) p["submit"].push_back(s.name);
   p["handler"] = nic_handler_name(o.handler);
   p["sharing"] = sharing_name(o.sharing);
+  p["engine"] = engine_name(o.engine);
+  p["exec"] = exec_name(o.exec);
+  p["initiator"] = o.initiator == Initiator::kGpu ? "gpu" : "cpu";
   p["completion"] = completion_mode_name(o.completion);
   p["order"] = write_order_name(o.order);
   p["dbsrc"] = doorbell_source_name(o.doorbell_source);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ladder/exec.hpp"
 #include "ladder/fault.hpp"
 #include "ladder/stage.hpp"
 #include "nic/requester.hpp"
@@ -15,6 +16,8 @@
 #include "peal/memory/scope.hpp"
 
 namespace peal::ladder {
+
+inline constexpr std::uint32_t kMaxProducers = 1024;
 
 // One way of submitting, under the name that its rows carry.
 struct SubmitVariant {
@@ -30,9 +33,41 @@ constexpr const char* doorbell_source_name(nic::DoorbellSource s) {
   return s == nic::DoorbellSource::kRegister ? "mmio" : "dbr";
 }
 
-inline constexpr std::uint64_t kDefaultRegionBytes = std::uint64_t{256} << 20;
+// What runs the NICs.
+enum class EngineKind : std::uint8_t {
+  kThreads,   // a CPU thread
+  kGpu,       // a kernel of its own
+  kGpuFused,  // blocks of the producers' kernel
+};
+constexpr const char* engine_name(EngineKind e) {
+  return e == EngineKind::kThreads ? "threads" : e == EngineKind::kGpu ? "gpu" : "gpu-fused";
+}
+
+// Of which processor the producers are threads.
+enum class Initiator : std::uint8_t { kCpu, kGpu };
+
+// Where an end's payload lies.
+struct Place {
+  bool on_gpu = false;
+  std::optional<std::uint32_t> gpu;  // absent: the producers'
+};
+
+// What only runs with a GPU look at.
+struct GpuOptions {
+  std::uint32_t producers_gpu = 0;
+  std::optional<std::uint32_t> nic_gpu;  // absent: the producers'
+  bool doorbell_on_gpu = false;          // else in pinned host memory
+  std::uint32_t blocks_per_qp = 1;
+  std::optional<std::uint32_t> nic_blocks;  // absent: by the stages' QPs
+};
 
 struct LadderOptions {
+  EngineKind engine = EngineKind::kThreads;
+  Initiator initiator = Initiator::kCpu;
+  Exec exec = Exec::kThread;
+  Place source;
+  Place destination;
+  GpuOptions gpu;
   std::vector<std::uint64_t> sizes = {4096, 65536, 1048576};
   std::optional<std::uint64_t> iters;  // per producer, size and repeat; absent: by stage and size
   std::vector<Stage> stages;
@@ -56,6 +91,9 @@ struct LadderOptions {
   std::uint64_t iters_for(const Stage& stage, std::uint64_t payload_bytes) const;
   std::uint32_t depth_for(const Stage& stage) const;
   std::uint64_t first_wqe_index() const;  // the preset fault, else 0
+  bool needs_gpu() const {
+    return initiator == Initiator::kGpu || source.on_gpu || destination.on_gpu;
+  }
   bool has_timed_faults() const;
 };
 
@@ -64,7 +102,8 @@ struct LadderOptions {
 struct LadderArguments {
   std::string size, iters, stages, submit, doorbell, publish, sharing, producers, qps, window,
       batch, depth, nic, region, repeat, deadline, seed, provider, engine, handler, completion,
-      order, dbsrc;
+      order, dbsrc, initiator, exec, memory, doorbell_memory, gpu, nic_gpu, nic_blocks,
+      blocks_per_qp;
   std::vector<std::string> faults, rules;
 };
 

@@ -8,12 +8,11 @@
 #include <limits>
 #include <stdexcept>
 
-#include "peal/core/config.hpp"
+#include "ladder/pattern.hpp"
 
 namespace peal::ladder {
 namespace {
 
-constexpr std::uint64_t kWordBytes = 8;
 // Words compared before looking at the result: long enough to cost nothing, short enough to stop
 // soon in a payload that is all wrong.
 constexpr std::uint64_t kBlockWords = 512;
@@ -22,48 +21,16 @@ constexpr std::uint64_t kMaxStaleCandidates = std::uint64_t{1} << 22;
 // A payload is said to be another PUT's only if chance would do that less than once in 2^16.
 constexpr std::uint64_t kEvidenceBits = 16;
 
-// Odd, from the golden ratio and the roots of 2 and 3.
-constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15;
-constexpr std::uint64_t kFactorA = 0x6a09e667f3bcc909;
-constexpr std::uint64_t kFactorB = 0xbb67ae8584caa73b;
+using pattern::byte_at;
+using pattern::guard_base;
+using pattern::kStep;
+using pattern::producer_base;
+using pattern::put_base;
+using pattern::scramble;
+using pattern::word_at;
 
-// Every step is a bijection: different inputs never give the same word.
-constexpr std::uint64_t scramble(std::uint64_t x) {
-  x ^= x >> 32;
-  x *= kFactorA;
-  return x ^ (x >> 29);
-}
-
-constexpr std::uint64_t mix(std::uint64_t x) {
-  x = scramble(x) * kFactorB;
-  return x ^ (x >> 32);
-}
-
-constexpr std::uint64_t producer_base(std::uint64_t seed, std::uint32_t producer) {
-  return mix(mix(seed) + kStep * (std::uint64_t{producer} + 1));
-}
-
-// A bijection of the sequence, so two PUTs of one producer differ in each of their words.
-constexpr std::uint64_t put_base(std::uint64_t producer_base, std::uint64_t sequence) {
-  return mix(producer_base + kStep * sequence);
-}
-
-constexpr std::uint64_t put_base(std::uint64_t seed, PutId put) {
-  return put_base(producer_base(seed, put.producer), put.sequence);
-}
-
-// Guards use the index that no producer has: producer_base adds at least 1.
-constexpr std::uint64_t guard_base(std::uint64_t seed) {
-  return mix(mix(seed));
-}
-
-constexpr std::uint64_t word_at(std::uint64_t base, std::uint64_t index) {
-  return scramble(base + kStep * index);
-}
-
-constexpr std::uint8_t byte_at(std::uint64_t base, std::uint64_t offset) {
-  return static_cast<std::uint8_t>(word_at(base, offset / kWordBytes) >>
-                                   (8 * (offset % kWordBytes)));
+std::uint64_t put_base(std::uint64_t seed, PutId put) {
+  return pattern::put_base(producer_base(seed, put.producer), put.sequence);
 }
 
 std::uint64_t load(const std::byte* from, std::uint64_t bytes = kWordBytes) {

@@ -75,8 +75,12 @@ ProducerOptions producer_options(const SegmentWork& work, std::uint32_t p) {
   return options;
 }
 
-std::vector<ProducerResult> run_producers(const SegmentWork& work, std::uint32_t* stop,
-                                          const std::function<void()>& watch) {
+void CpuProducers::stop() {
+  CpuMemory::store_relaxed(&stop_, 1u);
+}
+
+std::vector<ProducerResult> CpuProducers::run(const SegmentWork& work,
+                                              const std::function<void()>& watch) {
   const std::uint32_t producers = work.plan.producers;
   std::vector<Seat> seats;
   for (std::uint32_t p = 0; p < producers; ++p) seats.push_back(make_seat(work, p));
@@ -98,7 +102,7 @@ std::vector<ProducerResult> run_producers(const SegmentWork& work, std::uint32_t
           case Sharing::kBlock: run_producer<Sharing::kBlock>(work, p, seat); break;
           case Sharing::kDevice: run_producer<Sharing::kDevice>(work, p, seat); break;
         }
-        if (seat.result.status != Status::kOk) CpuMemory::store_relaxed(stop, 1u);
+        if (seat.result.status != Status::kOk) stop();
         const std::lock_guard lock(mutex);
         seats[p] = std::move(seat);
         ++ended;
@@ -107,7 +111,7 @@ std::vector<ProducerResult> run_producers(const SegmentWork& work, std::uint32_t
     }
   } catch (...) {
     // Those that were started wait for the ones that could not be.
-    CpuMemory::store_relaxed(stop, 1u);
+    stop();
     start.count_down(static_cast<std::ptrdiff_t>(producers - threads.size()));
     throw;
   }

@@ -7,6 +7,7 @@
 
 #include "ladder/latency.hpp"
 #include "ladder/payload.hpp"
+#include "ladder/shares.hpp"
 #include "ladder/stage.hpp"
 #include "peal/core/status.hpp"
 #include "peal/device/producer.hpp"
@@ -14,18 +15,11 @@
 
 namespace peal::ladder {
 
-// Producer p's part of a window of `window` PUTs for all: parts differ by one at most, and none is
-// 0.
-constexpr std::uint32_t share_of_window(std::uint32_t window, std::uint32_t producers,
-                                        std::uint32_t p) {
-  const std::uint32_t share = window / producers + (p < window % producers ? 1 : 0);
-  return share == 0 ? 1 : share;
-}
-
 // One segment's work.
 struct SegmentWork {
   SegmentPlan plan;
   std::vector<QueueHandle> queues;
+  const QueueHandle* device_queues = nullptr;  // the same, in device memory
   SubmitOptions submit;
   Sharing sharing = Sharing::kDevice;
   std::uint32_t window = 1;  // PUTs in flight, all producers together
@@ -56,10 +50,34 @@ struct ProducerResult {
   Latencies latencies;  // of PUTs; none where a ticket stands for several
 };
 
-// Runs all producers of `work`, each on a thread of its own, and returns when all have ended, which
-// each does by its own deadlines or, soon, when *stop is set. The first that fails sets *stop.
-// Calls `watch`, which must not throw, about ten times a second meanwhile, on the calling thread.
-std::vector<ProducerResult> run_producers(const SegmentWork& work, std::uint32_t* stop,
-                                          const std::function<void()>& watch);
+// Who PUTs.
+class Producers {
+ public:
+  virtual ~Producers() = default;
+
+  // Runs all producers of `work` and returns when all have ended, which each does by its own
+  // deadlines or, soon, when told to stop. The first that fails stops all. Calls `watch`, which
+  // must not throw, about ten times a second meanwhile, on the calling thread.
+  virtual std::vector<ProducerResult> run(const SegmentWork& work,
+                                          const std::function<void()>& watch) = 0;
+  // Ends every wait, now and from now on. Any thread.
+  virtual void stop() = 0;
+  // For the queue handles: non-zero when told to stop.
+  virtual const std::uint32_t* stop_word() const = 0;
+  virtual const char* clock() const = 0;
+};
+
+// Each on a thread of its own.
+class CpuProducers final : public Producers {
+ public:
+  std::vector<ProducerResult> run(const SegmentWork& work,
+                                  const std::function<void()>& watch) override;
+  void stop() override;
+  const std::uint32_t* stop_word() const override { return &stop_; }
+  const char* clock() const override { return "CLOCK_MONOTONIC"; }
+
+ private:
+  std::uint32_t stop_ = 0;
+};
 
 }  // namespace peal::ladder

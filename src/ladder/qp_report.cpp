@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "peal/memory/cpu_memory.hpp"
-
 namespace peal::ladder {
 namespace {
 
@@ -29,14 +27,12 @@ std::string by_rule(const char* what, const std::array<std::uint64_t, nic::kRefu
 
 }  // namespace
 
-std::vector<std::string> standing_of(const QueueHandle& queue,
+std::vector<std::string> standing_of(Qpn qpn, const QueueState& client,
                                      const std::optional<nic::QpDump>& nic) {
-  const auto word = [](const std::uint64_t& w) { return CpuMemory::load_relaxed(&w); };
-  const QueueState& s = *queue.state;
-  const std::string qp = fmt::format("QPN 0x{:06x}: ", queue.qpn.value);
+  const std::string qp = fmt::format("QPN 0x{:06x}: ", qpn.value);
   std::vector<std::string> lines;
   lines.push_back(fmt::format("{}client: {} reserved, {} published, {} rung, {} completed", qp,
-                              word(s.reserved), word(s.ready), word(s.rung), word(s.completed)));
+                              client.reserved, client.ready, client.rung, client.completed));
   if (!nic) return lines;
   for (const std::string& line : nic::lines(*nic)) lines.push_back(qp + "NIC: " + line);
   return lines;

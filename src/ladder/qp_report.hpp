@@ -12,7 +12,7 @@ namespace peal::ladder {
 
 // Where it stands, as its client and as its NIC see it: a line each way, and more of the NIC. Its
 // producers have ended.
-std::vector<std::string> standing_of(const QueueHandle& queue,
+std::vector<std::string> standing_of(Qpn qpn, const QueueState& client,
                                      const std::optional<nic::QpDump>& nic);
 
 // What the NIC did between two looks at its counters.

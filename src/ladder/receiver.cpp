@@ -22,12 +22,8 @@ Wait wait_for(double seconds, int interrupt_fd, std::uint64_t bytes) {
 Destination LocalReceiver::open_row(const RowSetup& setup) {
   close_row();
   const std::uint64_t bytes = SlotLayout::for_payload(setup.payload_bytes).bytes_for(setup.slots);
-  if (buffer_.bytes().size() < bytes) {
-    buffer_ = Buffer();  // before the larger one is taken
-    buffer_ = Buffer(bytes);
-  }
   region_.push_back(
-      MemoryRegion::create(context_, buffer_.bytes().data(), bytes, Access::kRemoteWrite));
+      MemoryRegion::create(context_, memory_.take(bytes), bytes, Access::kRemoteWrite));
   Destination d;
   d.address = region_[0].address();
   d.rkey = region_[0].rkey();
@@ -41,11 +37,11 @@ Destination LocalReceiver::open_row(const RowSetup& setup) {
 }
 
 void LocalReceiver::prepare(const SegmentPlan& plan) {
-  poison_destination(buffer_.bytes(), plan);
+  memory_.poison(plan);
 }
 
 Verdict LocalReceiver::check(const SegmentPlan& plan, std::span<const std::uint64_t> acknowledged) {
-  return check_destination(buffer_.bytes(), plan, acknowledged);
+  return memory_.check(plan, acknowledged);
 }
 
 void LocalReceiver::stop() {

@@ -9,8 +9,7 @@
 
 #include "ladder/channel.hpp"
 #include "ladder/interrupt.hpp"
-#include "ladder/memory.hpp"
-#include "ladder/payload.hpp"
+#include "ladder/payload_memory.hpp"
 #include "peal/host/context.hpp"
 #include "peal/host/memory_region.hpp"
 #include "peal/host/queue_pair.hpp"
@@ -56,7 +55,9 @@ class Receiver {
 
 class LocalReceiver final : public Receiver {
  public:
-  explicit LocalReceiver(Context context) : context_(std::move(context)) {}
+  // `memory` must outlive it.
+  LocalReceiver(Context context, PayloadMemory& memory)
+      : context_(std::move(context)), memory_(memory) {}
 
   Destination open_row(const RowSetup& setup) override;
   void prepare(const SegmentPlan& plan) override;
@@ -67,7 +68,7 @@ class LocalReceiver final : public Receiver {
 
  private:
   Context context_;
-  Buffer buffer_;
+  PayloadMemory& memory_;
   std::vector<MemoryRegion> region_;  // none or one
   std::vector<QueuePair> queue_pairs_;
 };

@@ -10,7 +10,6 @@
 #include "ladder/qp_report.hpp"
 #include "ladder/rules.hpp"
 #include "ladder/usage_error.hpp"
-#include "peal/memory/cpu_memory.hpp"
 #include "peal/mlx5/cqe.hpp"
 
 namespace peal::ladder {
@@ -18,11 +17,6 @@ namespace {
 
 constexpr std::uint64_t kWarmUpPuts = 256;  // of each producer, at most
 constexpr unsigned kWatchesPerSign = 5;     // of life: two a second
-
-std::uint64_t default_region_bytes() {
-  // Two ends, and room for everybody else.
-  return std::min(kDefaultRegionBytes, available_memory_bytes() / 8);
-}
 
 }  // namespace
 
@@ -38,50 +32,41 @@ RowRun::RowRun(const LadderOptions& options, const RunEnds& ends, const Interrup
       payload_bytes_(payload_bytes),
       depth_(options.depth_for(stage)) {}
 
-// Slots: one for each PUT of a segment, so that nothing is written twice between two checks.
 void RowRun::plan() {
-  layout_ = SlotLayout::for_payload(payload_bytes_);
-  iters_ = options_.iters_for(stage_, payload_bytes_);
-  const std::uint64_t least = layout_.bytes_for(stage_.producers);
-  std::uint64_t region = options_.region_bytes.value_or(default_region_bytes());
-  if (region < least) {
-    if (options_.region_bytes) {
-      throw UsageError(fmt::format(
-          "--region {} holds no slot of {} bytes for each of the {} producers of stage {}: it must "
-          "be at least {}",
-          region, payload_bytes_, stage_.producers, stage_.name, least));
-    }
-    region = least;
-  }
+  plan_ = plan_row(options_, stage_, payload_bytes_, ends_.source.default_region_bytes());
   const std::string what =
       fmt::format("the payload region of {}", ends_.ends_here == 1 ? "one end" : "both ends");
-  if (options_.region_bytes) require_memory(ends_.ends_here * region, what);
-  puts_per_segment_ = std::min(iters_, layout_.slots_in(region) / stage_.producers);
+  if (options_.region_bytes) {
+    ends_.source.require(ends_.ends_here * *options_.region_bytes, what);
+  }
 }
 
 void RowRun::open() {
-  const std::uint64_t slots = puts_per_segment_ * stage_.producers;
-  require_memory(ends_.ends_here * layout_.bytes_for(slots), "the payload of this run");
-  source_ = Buffer(layout_.bytes_for(slots));
-  region_.push_back(MemoryRegion::create(ends_.context, source_.bytes().data(),
-                                         source_.bytes().size(), Access::kLocalOnly));
+  region_bytes_ = plan_.region_bytes(stage_);
+  ends_.source.require(ends_.ends_here * region_bytes_, "the payload of this run");
+  region_.push_back(MemoryRegion::create(ends_.context, ends_.source.take(region_bytes_),
+                                         region_bytes_, Access::kLocalOnly));
   RowSetup setup;
   setup.stage = stage_.name;
   setup.submit = submit_.name;
   setup.payload_bytes = payload_bytes_;
-  setup.slots = slots;
+  setup.slots = plan_.puts_per_segment * stage_.producers;
   setup.depth = depth_;
   const QueuePairOptions entry{.depth = depth_,
                                .first_wqe_index = options_.first_wqe_index(),
                                .completion = options_.completion};
-  queue_pairs_ = QpList::create(ends_.context, std::vector(stage_.qps, entry), {.stop = &stop_});
+  queue_pairs_ = QpList::create(ends_.context, std::vector(stage_.qps, entry),
+                                {.stop = ends_.producers.stop_word()});
   for (std::uint32_t i = 0; i < stage_.qps; ++i) {
     setup.senders.push_back((*queue_pairs_)[i].address());
   }
   const Destination destination = ends_.receiver.open_row(setup);
   queue_pairs_->connect(destination.receivers);
-  const QueueHandle* handles = queue_pairs_->handles().data();
-  work_.queues.assign(handles, handles + stage_.qps);
+  for (std::uint32_t i = 0; i < stage_.qps; ++i) {
+    work_.queues.push_back((*queue_pairs_)[i].handle());
+    work_.queues.back().stop = ends_.producers.stop_word();
+  }
+  work_.device_queues = queue_pairs_->handles().data();
   work_.submit = submit_.options;
   work_.sharing = options_.sharing;
   work_.window = stage_.window;
@@ -96,6 +81,7 @@ void RowRun::open() {
 void RowRun::close() {
   queue_pairs_.reset();
   region_.clear();
+  ends_.source.give_back();
   ends_.receiver.close_row();
 }
 
@@ -130,7 +116,7 @@ Outcome RowRun::run_traffic() {
       plan.seed = options_.seed;
       plan.producers = stage_.producers;
       plan.first_sequence = next_sequence_;
-      plan.puts_per_producer = std::min(left, puts_per_segment_);
+      plan.puts_per_producer = std::min(left, plan_.puts_per_segment);
       plan.payload_bytes = payload_bytes_;
       plan.first_timed_sequence = first_timed_sequence_;
       outcome.add(run_segment(plan, timed));
@@ -139,7 +125,7 @@ Outcome RowRun::run_traffic() {
     }
   };
 
-  const std::uint64_t warm_up = std::min({iters_, puts_per_segment_, kWarmUpPuts});
+  const std::uint64_t warm_up = std::min({plan_.iters, plan_.puts_per_segment, kWarmUpPuts});
   first_timed_sequence_ = warm_up;
   run_puts(warm_up, false);
   if (!outcome.good()) return outcome;
@@ -147,15 +133,17 @@ Outcome RowRun::run_traffic() {
   before_ = nic_counters();
   qp_before_ = counters_of_qps();
   doorbells_before_ = doorbells();
-  for (const QueueHandle& q : work_.queues) first_timed_index_.push_back(q.state->reserved);
+  for (std::uint32_t i = 0; i < qps(); ++i) {
+    first_timed_index_.push_back((*queue_pairs_)[i].counters().reserved);
+  }
   arm_faults();
   for (repeat_ = 1; repeat_ <= options_.repeat && outcome.good(); ++repeat_) {
     const std::uint64_t bytes_before = nic_counters().bytes_moved;
     repeat_seconds_ = 0;
-    run_puts(iters_, true);
+    run_puts(plan_.iters, true);
     if (!outcome.good()) break;
     const std::uint64_t bytes = nic_counters().bytes_moved - bytes_before;
-    if (const auto r = rate(bytes, iters_ * stage_.producers, repeat_seconds_)) {
+    if (const auto r = rate(bytes, plan_.iters * stage_.producers, repeat_seconds_)) {
       gbps_.push_back(r->gbps);
       mpps_.push_back(r->mpps);
     }
@@ -174,9 +162,9 @@ Outcome RowRun::run_segment(const SegmentPlan& plan, bool timed) {
       "{} {} {} B: {}", stage_.name, submit_.name, payload_bytes_,
       timed ? fmt::format("{} of {}", repeat_, options_.repeat) : std::string("warm-up")));
   ends_.receiver.prepare(plan);
-  fill_source(source_.bytes(), plan);
+  ends_.source.fill(plan);
   work_.plan = plan;
-  const std::vector<ProducerResult> results = run_producers(work_, &stop_, [this] { watch(); });
+  const std::vector<ProducerResult> results = ends_.producers.run(work_, [this] { watch(); });
   ends_.notices.tell(events_.note);
 
   std::vector<std::uint64_t> acknowledged;
@@ -224,7 +212,7 @@ Outcome RowRun::run_segment(const SegmentPlan& plan, bool timed) {
 
 // Called a few times a second while producers run.
 void RowRun::watch() {
-  if (interrupt_.raised()) CpuMemory::store_relaxed(&stop_, 1u);
+  if (interrupt_.raised()) ends_.producers.stop();
   ends_.notices.tell(events_.note);
   try {
     if (ends_.receiver.watch_fd() >= 0 && !peer_gone_) {
@@ -234,7 +222,7 @@ void RowRun::watch() {
     }
   } catch (...) {
     peer_gone_ = std::current_exception();
-    CpuMemory::store_relaxed(&stop_, 1u);
+    ends_.producers.stop();
   }
 }
 
@@ -297,13 +285,12 @@ std::string RowRun::wqe_text(std::uint32_t queue, std::uint64_t index) const {
 }
 
 RowRun::Cause RowRun::cause_of(std::uint32_t queue) const {
-  const QueueHandle& q = work_.queues[queue];
-  const LatchedError e =
-      decode_error(CpuMemory::load_latch_acquire(&q.state->error, FenceScope::kSystem));
+  const QueueState state = (*queue_pairs_)[queue].counters();
+  const LatchedError e = decode_error(state.error);
   Cause cause{e.opcode, e.syndrome, e.vendor_syndrome, {}};
   if (!e.index_unknown) {
     // The latch keeps 32 bits of the index; the others are those of the ring's end.
-    const std::uint64_t end = CpuMemory::load_relaxed(&q.state->reserved);
+    const std::uint64_t end = state.reserved;
     cause.where = wqe_text(queue, end - (static_cast<std::uint32_t>(end) - e.index));
     return cause;
   }
@@ -340,7 +327,9 @@ std::vector<std::string> RowRun::overdue_qps(const std::vector<ProducerResult>& 
     if (!overdue[i]) continue;
     std::optional<nic::QpDump> dump;
     ends_.engine.call([&] { dump = ends_.nic.dump(qpn(i)); });
-    for (std::string& line : standing_of(work_.queues[i], dump)) lines.push_back(std::move(line));
+    for (std::string& line : standing_of(qpn(i), (*queue_pairs_)[i].counters(), dump)) {
+      lines.push_back(std::move(line));
+    }
   }
   return lines;
 }
@@ -359,9 +348,10 @@ Outcome RowRun::explain_verdict(const Verdict& verdict) const {
 }
 
 std::string wrong_payload_sentence(const std::string& stage, const Verdict& verdict) {
-  return fmt::format("stage {}, {}; {} of {} payloads checked are wrong", stage,
-                     verdict.first ? describe(*verdict.first) : "", verdict.mismatches,
-                     verdict.checked);
+  return fmt::format(
+      "stage {}, {}; {} of {} payloads checked are wrong", stage,
+      verdict.first ? describe(*verdict.first) : "bytes arrived after they had been acknowledged",
+      verdict.mismatches, verdict.checked);
 }
 
 std::vector<nic::QpCounters> RowRun::counters_of_qps() const {
@@ -395,10 +385,7 @@ void RowRun::tell_counters() const {
 
 std::uint64_t RowRun::doorbells() const {
   std::uint64_t n = 0;
-  for (const QueueHandle& q : work_.queues) {
-    n += q.state->doorbells;
-    if (q.proxy != nullptr) n += CpuMemory::load_relaxed(&q.proxy->doorbells);
-  }
+  for (std::uint32_t i = 0; i < qps(); ++i) n += (*queue_pairs_)[i].doorbells();
   return n;
 }
 
@@ -470,8 +457,8 @@ Row RowRun::make_row() const {
   Row r;
   r.kind = "software";
   r.provider = "software";
-  r.engine = options_.null_nic ? "null" : "threads";
-  r.link = ends_.link;
+  r.engine = options_.null_nic ? "null" : ends_.facts.engine;
+  r.link = ends_.facts.link;
   const QueueHandle& queue = work_.queues[0];
   r.handler = nic_handler_name(queue.handler.resolved);
   r.handler_requested = nic_handler_name(queue.handler.requested);
@@ -482,23 +469,24 @@ Row RowRun::make_row() const {
   r.doorbell = doorbell_order_name(queue.proxy != nullptr ? DoorbellOrder::kRecordRing
                                                           : submit_.options.doorbell);
   r.publish = publish_order_name(submit_.options.publish);
-  r.exec = "thread";
+  r.exec = exec_name(options_.exec);
   r.sharing = sharing_name(options_.sharing);
   r.completion = completion_mode_name(options_.completion);
   r.fence_scope = scope_name(queue.fence_scope);
-  r.memory = "host";
-  r.doorbell_memory = "host";
+  r.memory = ends_.facts.memory;
+  r.doorbell_memory = ends_.facts.doorbell_memory;
   r.producers = stage_.producers;
   r.qps = stage_.qps;
   r.window = stage_.window;
-  r.window_effective = std::min({std::uint64_t{stage_.window}, puts_per_segment_ * stage_.producers,
-                                 std::uint64_t{depth_} * std::min(stage_.qps, stage_.producers)});
+  r.window_effective =
+      std::min({std::uint64_t{stage_.window}, plan_.puts_per_segment * stage_.producers,
+                std::uint64_t{depth_} * std::min(stage_.qps, stage_.producers)});
   r.batch = stage_.batch;
   r.batch_effective = batch_effective();
   r.depth = depth_;
   r.payload_bytes = payload_bytes_;
   r.total_bytes = now.bytes_moved - before_.bytes_moved;
-  r.region_bytes = source_.bytes().size();
+  r.region_bytes = region_bytes_;
   r.segments = segments_;
   r.puts = puts_;
   r.chunks = posted_.chunks;
@@ -520,7 +508,7 @@ Row RowRun::make_row() const {
   r.latency_ns_max = posted_.latencies.max();
   r.validated = !options_.null_nic;
   r.mismatches = 0;
-  r.clock = "CLOCK_MONOTONIC";
+  r.clock = ends_.producers.clock();
   r.seed = options_.seed;
   r.deadline_s = options_.deadline_s;
   for (const FaultSpec& f : options_.faults) r.faults.push_back(f.text);
@@ -528,6 +516,9 @@ Row RowRun::make_row() const {
   r.dbsrc = doorbell_source_name(options_.doorbell_source);
   r.rules = changed_rules(options_.rules);
   r.cpu = machine.cpu;
+  r.gpu = ends_.facts.gpu;
+  r.driver = ends_.facts.driver;
+  r.copy_ceiling_gbps = ends_.facts.copy_ceiling_gbps;
   r.kernel = machine.kernel;
   r.commit = machine.commit;
   r.version = machine.version;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "ladder/row_plan.hpp"
 #include "ladder/runner.hpp"
 #include "peal/host/qp_list.hpp"
 
@@ -65,14 +66,11 @@ class RowRun {
   const std::uint64_t payload_bytes_;
   const std::uint32_t depth_;
 
-  SlotLayout layout_;
-  std::uint64_t iters_ = 0;
-  std::uint64_t puts_per_segment_ = 0;  // of each producer
-  Buffer source_;
+  RowPlan plan_;
+  std::uint64_t region_bytes_ = 0;
   std::vector<MemoryRegion> region_;  // none or one
   std::optional<QpList> queue_pairs_;
   SegmentWork work_;
-  std::uint32_t stop_ = 0;
 
   std::uint64_t next_sequence_ = 0;
   std::uint64_t first_timed_sequence_ = 0;

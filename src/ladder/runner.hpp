@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,14 +31,27 @@ struct RunEvents {
   std::function<void(const std::string&)> progress = [](const std::string&) {};
 };
 
-// The sending end: its NIC, the engine that steps it, and the far end.
+// What rows say of what ran, besides what each of them is about.
+struct RunFacts {
+  std::string engine = "threads";
+  std::string link;
+  std::string memory = "host";  // where the payload lies
+  std::string doorbell_memory = "host";
+  std::optional<std::string> gpu = {};
+  std::optional<std::string> driver = {};
+  std::optional<double> copy_ceiling_gbps = {};
+};
+
+// The sending end: its NIC, the engine that steps it, who PUTs from where, and the far end.
 struct RunEnds {
   nic::Inspected& nic;
   engine::Engine& engine;
   Context context;
+  Producers& producers;
+  PayloadMemory& source;
   Receiver& receiver;
-  Notices& notices;             // of all NICs here
-  std::string link;             // for the rows
+  Notices& notices;  // of all NICs here
+  RunFacts facts;
   std::uint64_t ends_here = 1;  // whose memory is this machine's
 };
 

@@ -85,7 +85,8 @@ class Session {
     link::StreamLink stream(data.release());
     verbs::SoftwareNic nic(receiver_options(options, notices_.listener()), stream);
     engine::ThreadsEngine engine({nic.step()});
-    LocalReceiver receiver(Context::open(nic.provider(engine)));
+    HostPayload destination;
+    LocalReceiver receiver(Context::open(nic.provider(engine)), destination);
     for (;;) {
       const nlohmann::json message =
           channel_.receive_any("the client's next message", wait(row_bytes_));

@@ -37,17 +37,6 @@ constexpr std::string_view published_gain(std::string_view stage, std::uint64_t 
   return {};
 }
 
-// Which of a stage's QPs producer `p` uses.
-constexpr std::uint32_t qp_of_producer(std::uint32_t p, std::uint32_t qps) {
-  return p % qps;
-}
-
-// How many of `producers` use that QP.
-constexpr std::uint32_t producers_on_qp(std::uint32_t qp, std::uint32_t qps,
-                                        std::uint32_t producers) {
-  return producers / qps + (qp < producers % qps ? 1 : 0);
-}
-
 inline constexpr Stage kStages[] = {
     {"serial", "the original: one WQE, ring, wait", 1, 1, 1, 1},
     {"window", "a window of PUTs in flight, the oldest awaited first", 1, 1, 256, 1},

@@ -162,24 +162,44 @@ int CudaDeviceMemory::copy_from_device(void* to, const void* from, std::size_t b
   return copy(to, from, bytes);
 }
 
-CudaUarPages::CudaUarPages(std::size_t pages) {
+CudaUarPages::CudaUarPages(std::size_t pages, bool on_gpu) : on_gpu_(on_gpu) {
+  const std::size_t bytes = pages * mlx5::kUarPageBytes;
   void* arena = nullptr;
-  require(cudaHostAlloc(&arena, pages * mlx5::kUarPageBytes, cudaHostAllocPortable),
-          "allocating pinned memory for doorbells");
+  require(
+      on_gpu ? cudaMalloc(&arena, bytes) : cudaHostAlloc(&arena, bytes, cudaHostAllocPortable),
+      on_gpu ? "allocating GPU memory for doorbells" : "allocating pinned memory for doorbells");
   arena_ = static_cast<std::byte*>(arena);
+  cudaStream_t stream = nullptr;
+  const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  stream_ = stream;
+  if (error != cudaSuccess) release();
+  require(error, "making a stream for doorbells");
   for (std::size_t i = pages; i > 0; --i) free_.push_back(arena_ + (i - 1) * mlx5::kUarPageBytes);
 }
 
 CudaUarPages::~CudaUarPages() {
-  cudaFreeHost(arena_);
+  release();
+}
+
+void CudaUarPages::release() noexcept {
+  if (stream_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
+  if (on_gpu_) {
+    cudaFree(arena_);
+  } else {
+    cudaFreeHost(arena_);
+  }
 }
 
 void* CudaUarPages::take() {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) return nullptr;
   void* page = free_.back();
+  const auto stream = static_cast<cudaStream_t>(stream_);
+  if (cudaMemsetAsync(page, 0, mlx5::kUarPageBytes, stream) != cudaSuccess ||
+      cudaStreamSynchronize(stream) != cudaSuccess) {
+    return nullptr;
+  }
   free_.pop_back();
-  std::memset(page, 0, mlx5::kUarPageBytes);
   return page;
 }
 

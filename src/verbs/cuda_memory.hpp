@@ -50,12 +50,12 @@ class CudaDeviceMemory final : public DeviceMemory {
   std::map<std::byte*, std::size_t> free_;  // by address; neighbours are joined
 };
 
-// UAR pages in pinned host memory, of one allocation made by the constructor: a doorbell crosses
-// PCIe, as a NIC's would.
+// UAR pages of one allocation made by the constructor: in pinned host memory, where a doorbell
+// crosses PCIe as a NIC's would, or in memory of the current GPU.
 class CudaUarPages final : public UarPages {
  public:
   // Throws peal::Error.
-  explicit CudaUarPages(std::size_t pages);
+  explicit CudaUarPages(std::size_t pages, bool on_gpu = false);
   ~CudaUarPages() override;
   CudaUarPages(const CudaUarPages&) = delete;
   CudaUarPages& operator=(const CudaUarPages&) = delete;
@@ -64,8 +64,12 @@ class CudaUarPages final : public UarPages {
   void give_back(void* page) override;
 
  private:
+  void release() noexcept;
+
   std::mutex mutex_;
   std::byte* arena_ = nullptr;
+  bool on_gpu_ = false;
+  void* stream_ = nullptr;
   std::vector<void*> free_;
 };
 

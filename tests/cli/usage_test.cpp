@@ -40,7 +40,7 @@ const std::vector<Option>& traffic_options() {
         "opcode=off,wqe-index=off", "opcode=off "}},
       {"--nic", {"real", "0"}},
       {"--provider", {"rdma_core", "hardware"}},
-      {"--engine", {"sim", "gpu"}},
+      {"--engine", {"sim", "gpux"}},
       {"--fault",
        {"corrupt",
         "corrupt@",

@@ -86,7 +86,7 @@ TEST(Notices, LoseNoneOfThoseThatComeWhileTheyAreTold) {
 // Hands out a key that its NIC does not know.
 class WrongKeyReceiver final : public Receiver {
  public:
-  explicit WrongKeyReceiver(Context context) : local_(std::move(context)) {}
+  WrongKeyReceiver(Context context, PayloadMemory& memory) : local_(std::move(context), memory) {}
   Destination open_row(const RowSetup& setup) override {
     Destination d = local_.open_row(setup);
     d.rkey = Rkey(d.rkey.value ^ 0xff);
@@ -119,10 +119,19 @@ std::vector<std::string> lines_of_run(const std::vector<std::string>& rules) {
   verbs::SoftwareNic sender(sender_options(options, notices.listener()), loopback.a());
   verbs::SoftwareNic receiver(receiver_options(options, notices.listener()), loopback.b());
   engine::ThreadsEngine engine({sender.step(), receiver.step()});
-  WrongKeyReceiver far_end(Context::open(receiver.provider(engine)));
-  const RunEnds ends{
-      sender.core(), engine, open_sender(sender, engine, options, events), far_end, notices,
-      "loopback",    2};
+  HostPayload source;
+  HostPayload destination;
+  CpuProducers producers;
+  WrongKeyReceiver far_end(Context::open(receiver.provider(engine)), destination);
+  const RunEnds ends{sender.core(),
+                     engine,
+                     open_sender(sender, engine, options, events),
+                     producers,
+                     source,
+                     far_end,
+                     notices,
+                     {.link = "loopback"},
+                     2};
   EXPECT_EQ(run_ladder(options, ends, interrupt, events).status(), kExitCompletionError);
   return lines;
 }

@@ -81,6 +81,11 @@ class QueuePair {
   // Asks the device. Throws Error.
   QueuePairState state() const;
 
+  // A copy of what the producers count, for when none is on the queue. Throws Error.
+  QueueState counters() const;
+  // Doorbell stores so far: the producers' own, and those of a proxy. Likewise.
+  std::uint64_t doorbells() const;
+
   // For the data path; valid as long as this object. `stop` may be set by the caller.
   QueueHandle handle() const;
 

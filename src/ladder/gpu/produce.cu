@@ -1,0 +1,274 @@
+#include <cuda_runtime.h>
+
+#include <cerrno>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "ladder/gpu/cuda_check.hpp"
+#include "ladder/gpu/produce.hpp"
+#include "ladder/latency_buckets.hpp"
+#include "ladder/shares.hpp"
+#include "peal/device/producer.hpp"
+#include "peal/memory/gpu_group.hpp"
+#include "peal/memory/gpu_memory.hpp"
+
+namespace peal::ladder::gpu {
+namespace {
+
+// Of one launch, in GPU memory.
+struct Control {
+  std::uint32_t arrived = 0;  // producers at the start
+};
+
+// What producers have besides their work.
+struct Seats {
+  InFlight* fifos = nullptr;                // in GPU memory
+  std::uint64_t* latency_counts = nullptr;  // likewise; kLatencyBuckets a producer
+  Control* control = nullptr;
+  Produced* produced = nullptr;   // in pinned memory
+  std::uint32_t* stop = nullptr;  // likewise; the host or the first producer that fails sets it
+};
+
+// Hears of latencies, in one producer's buckets.
+struct CountedLatencies {
+  static constexpr bool kWanted = true;
+  std::uint64_t* counts;
+  std::uint64_t max_ns = 0;
+
+  __device__ void add(std::uint64_t ns) {
+    ++counts[LatencyBuckets::bucket_of(ns)];
+    if (ns > max_ns) max_ns = ns;
+  }
+};
+
+// Parts differ by one at most; the larger ones come first.
+__device__ InFlight* fifo_of(const ProduceWork& work, const Seats& seats, std::uint32_t p) {
+  const std::uint32_t share = work.window / work.producers;
+  const std::uint32_t larger = work.window % work.producers;
+  return seats.fifos + std::uint64_t{share} * p + (p < larger ? p : larger);
+}
+
+// By a producer's leader: waits for all the others, so that they start as one. False when that
+// took too long or all are to stop.
+__device__ bool start_together(const ProduceWork& work, const Seats& seats) {
+  atomicAdd(&seats.control->arrived, 1);
+  Wait<GpuMemory> wait(work.timeout_ns);
+  while (GpuMemory::load_relaxed(&seats.control->arrived) < work.producers) {
+    if (GpuMemory::load_relaxed(seats.stop) != 0 || wait.turn_until_deadline()) return false;
+  }
+  return true;
+}
+
+template <Sharing S, class Latencies, class Group>
+__device__ Produced produce_with(const ProduceWork& work, const Seats& seats, std::uint32_t p,
+                                 Latencies* latencies, Group group) {
+  ProducerOptions options;
+  options.submit = work.submit;
+  options.window = share_of_window(work.window, work.producers, p);
+  options.batch = work.batch;
+  const std::uint32_t queue = qp_of_producer(p, work.qps);
+  options.producers_on_queue = producers_on_qp(queue, work.qps, work.producers);
+  options.timeout_ns = work.timeout_ns;
+  Producer<GpuMemory, S, Latencies, Group> producer(work.queues[queue], options,
+                                                    fifo_of(work, seats, p), latencies, group);
+
+  const std::uint64_t first = p * work.puts;
+  const auto put_of = [&](std::uint64_t i) {
+    const std::uint64_t offset = (first + i) * work.stride_bytes;
+    return Put{work.source + offset, work.lkey, work.destination + offset, work.rkey, work.bytes};
+  };
+  Produced done;
+  const bool started =
+      group.from_leader(group.rank() == 0 && start_together(work, seats) ? 1u : 0u) != 0;
+  done.start_ns = GpuMemory::now_ns();
+  done.status = started ? Status::kOk : Status::kDeadline;
+  if (started && work.signal != 0) {
+    const FetchAdd signal{{work.signal + p * 64, work.rkey, work.sink}, 1};
+    for (std::uint64_t i = 0; i != work.puts && done.status == Status::kOk; ++i) {
+      done.status = producer.put_signal(put_of(i), signal);
+    }
+  } else if (started) {
+    done.status = producer.put_many(work.puts, put_of);
+  }
+  if (done.status == Status::kOk) done.status = producer.flush();
+  done.end_ns = GpuMemory::now_ns();
+  producer.settle();
+  done.puts = producer.posted_puts();
+  done.completed_puts = producer.completed_puts();
+  done.wqes = producer.posted_wqes();
+  done.reservations = producer.posted_reservations();
+  return done;
+}
+
+template <Sharing S, class Group>
+__device__ void produce_as(const ProduceWork& work, const Seats& seats, std::uint32_t p,
+                           Group group) {
+  Produced done;
+  // A ticket's latency is a PUT's only where it stands for one.
+  if (work.batch == 1) {
+    CountedLatencies latencies{seats.latency_counts + p * kLatencyBuckets};
+    done = produce_with<S>(work, seats, p, &latencies, group);
+    done.latency_max_ns = latencies.max_ns;
+  } else {
+    done = produce_with<S>(work, seats, p, static_cast<NoLatencies*>(nullptr), group);
+  }
+  if (group.rank() != 0) return;
+  seats.produced[p] = done;
+  if (done.status != Status::kOk) *static_cast<volatile std::uint32_t*>(seats.stop) = 1;
+}
+
+// A producer a block; but where producers share as a block does, all are of one.
+template <Sharing S>
+__global__ void produce(ProduceWork work, Seats seats) {
+  __shared__ std::uint64_t word;
+  const std::uint32_t group = threads_of(work.exec);
+  const std::uint32_t p = blockIdx.x + threadIdx.x / group;
+  if (p >= work.producers) return;
+  switch (work.exec) {
+    case Exec::kThread: return produce_as<S>(work, seats, p, OneThread{});
+    case Exec::kWarp: return produce_as<S>(work, seats, p, Warp{threadIdx.x % group});
+    case Exec::kBlock: return produce_as<S>(work, seats, p, Block{threadIdx.x, group, &word});
+  }
+}
+
+}  // namespace
+
+struct ProducerLauncher::Impl {
+  int gpu = 0;
+  std::uint32_t producers = 0;
+  std::uint32_t window = 0;
+  Seats seats;
+  std::uint64_t* latency_counts = nullptr;  // pinned: those of the last run
+  cudaStream_t stream = nullptr;
+
+  void allocate();
+  void release() noexcept;
+  void launch(const ProduceWork& work);
+  void wait(const std::function<void()>& watch);
+};
+
+void ProducerLauncher::Impl::allocate() {
+  const std::size_t counts = std::size_t{producers} * kLatencyBuckets * sizeof(std::uint64_t);
+  // A share is never 0, however small the window.
+  const std::size_t tickets = std::size_t{window} + producers;
+  const OnGpu on(gpu);
+  must(cudaMalloc(&seats.fifos, tickets * sizeof(InFlight)), "allocating GPU memory");
+  must(cudaMalloc(&seats.latency_counts, counts), "allocating GPU memory");
+  must(cudaMalloc(&seats.control, sizeof(Control)), "allocating GPU memory");
+  must(cudaHostAlloc(&seats.produced, producers * sizeof(Produced), cudaHostAllocMapped),
+       "allocating pinned memory");
+  must(cudaHostAlloc(&seats.stop, sizeof *seats.stop, cudaHostAllocPortable),
+       "allocating pinned memory");
+  must(cudaHostAlloc(&latency_counts, counts, cudaHostAllocMapped), "allocating pinned memory");
+  must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  *seats.stop = 0;
+  // So that no local memory grows at a later launch.
+  for (const Sharing sharing : {Sharing::kExclusive, Sharing::kBlock, Sharing::kDevice}) {
+    ProduceWork nothing;
+    nothing.producers = 0;
+    nothing.sharing = sharing;
+    launch(nothing);
+    must(cudaStreamSynchronize(stream), "waiting for a kernel of no producers");
+  }
+}
+
+void ProducerLauncher::Impl::release() noexcept {
+  const OnGpu on(gpu);
+  if (stream != nullptr) cudaStreamDestroy(stream);
+  cudaFree(seats.fifos);
+  cudaFree(seats.latency_counts);
+  cudaFree(seats.control);
+  cudaFreeHost(seats.produced);
+  cudaFreeHost(seats.stop);
+  cudaFreeHost(latency_counts);
+}
+
+void ProducerLauncher::Impl::launch(const ProduceWork& work) {
+  const std::uint32_t group = threads_of(work.exec);
+  const bool one_block = work.sharing == Sharing::kBlock && work.exec != Exec::kBlock;
+  const std::uint32_t blocks = one_block || work.producers == 0 ? 1 : work.producers;
+  const std::uint32_t threads = one_block && work.producers != 0 ? work.producers * group : group;
+  switch (work.sharing) {
+    case Sharing::kExclusive:
+      produce<Sharing::kExclusive><<<blocks, threads, 0, stream>>>(work, seats);
+      break;
+    case Sharing::kBlock:
+      produce<Sharing::kBlock><<<blocks, threads, 0, stream>>>(work, seats);
+      break;
+    case Sharing::kDevice:
+      produce<Sharing::kDevice><<<blocks, threads, 0, stream>>>(work, seats);
+      break;
+  }
+  must(cudaGetLastError(), "launching the producers");
+}
+
+// Each wait of a producer has a deadline, so that the kernel ends.
+void ProducerLauncher::Impl::wait(const std::function<void()>& watch) {
+  constexpr auto kBetweenLooks = std::chrono::microseconds(200);
+  constexpr unsigned kLooksBetweenWatches = 500;
+  for (unsigned looks = 1;; ++looks) {
+    const cudaError_t error = cudaStreamQuery(stream);
+    if (error != cudaErrorNotReady) return must(error, "waiting for the producers");
+    std::this_thread::sleep_for(kBetweenLooks);
+    if (looks % kLooksBetweenWatches == 0) watch();
+  }
+}
+
+ProducerLauncher::ProducerLauncher(std::uint32_t gpu, std::uint32_t producers, std::uint32_t window)
+    : impl_(new Impl) {
+  impl_->gpu = static_cast<int>(gpu);
+  impl_->producers = producers;
+  impl_->window = window;
+  try {
+    impl_->allocate();
+  } catch (...) {
+    impl_->release();
+    delete impl_;
+    throw;
+  }
+}
+
+ProducerLauncher::~ProducerLauncher() {
+  impl_->release();
+  delete impl_;
+}
+
+std::vector<Produced> ProducerLauncher::run(const ProduceWork& work, const engine::gpu::Nic*,
+                                            const std::function<void()>& watch) {
+  if (work.producers > impl_->producers || work.window > impl_->window) {
+    throw Error(EINVAL, "there is no room for so many producers, or for such a window");
+  }
+  const OnGpu on(impl_->gpu);
+  Seats& seats = impl_->seats;
+  const std::size_t counts = work.producers * kLatencyBuckets * sizeof(std::uint64_t);
+  const bool latencies = work.batch == 1;
+  for (std::uint32_t p = 0; p < work.producers; ++p) seats.produced[p] = Produced{};
+  must(cudaMemsetAsync(seats.control, 0, sizeof(Control), impl_->stream), "clearing counts");
+  if (latencies) {
+    must(cudaMemsetAsync(seats.latency_counts, 0, counts, impl_->stream), "clearing counts");
+  }
+  impl_->launch(work);
+  impl_->wait(watch);
+  if (latencies) {
+    must(cudaMemcpyAsync(impl_->latency_counts, seats.latency_counts, counts,
+                         cudaMemcpyDeviceToHost, impl_->stream),
+         "copying latencies");
+    must(cudaStreamSynchronize(impl_->stream), "copying latencies");
+  }
+  return {seats.produced, seats.produced + work.producers};
+}
+
+const std::uint64_t* ProducerLauncher::latency_counts(std::uint32_t p) const {
+  return impl_->latency_counts + p * kLatencyBuckets;
+}
+
+void ProducerLauncher::stop() {
+  *static_cast<volatile std::uint32_t*>(impl_->seats.stop) = 1;
+}
+
+const std::uint32_t* ProducerLauncher::stop_word() const {
+  return impl_->seats.stop;
+}
+
+}  // namespace peal::ladder::gpu

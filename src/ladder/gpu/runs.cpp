@@ -1,0 +1,257 @@
+#include "ladder/gpu/runs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "engine/gpu/gpu_engine.hpp"
+#include "engine/threads.hpp"
+#include "ladder/gpu/cuda_check.hpp"
+#include "ladder/gpu/cuda_payload.hpp"
+#include "ladder/gpu/gpu_producers.hpp"
+#include "ladder/gpu/topology.hpp"
+#include "ladder/nics.hpp"
+#include "ladder/row_plan.hpp"
+#include "link/loopback.hpp"
+#include "verbs/cuda_memory.hpp"
+
+namespace peal::ladder::gpu {
+namespace {
+
+// Of an end, where nobody says how large: a segment of small PUTs takes milliseconds then.
+constexpr std::uint64_t kGpuRegionBytes = std::uint64_t{4} << 30;
+constexpr std::uint64_t kCeilingBytes = std::uint64_t{1} << 30;
+constexpr std::uint32_t kDefaultNicBlocks = 64;
+constexpr std::uint64_t kPageBytes = 4096;
+
+std::uint32_t most(const std::vector<Stage>& stages, std::uint32_t Stage::*knob) {
+  return std::ranges::max(stages, {}, knob).*knob;
+}
+
+// The rings, counters and records of the stage that has most of them, and of the peers: pages.
+std::uint64_t queue_bytes(const LadderOptions& o) {
+  std::uint64_t all = 0;
+  for (const Stage& s : o.stages) {
+    const std::uint64_t slots = std::max<std::uint64_t>(o.depth_for(s), 1);
+    const std::uint64_t one = slots * (mlx5::kSlotBytes + mlx5::kCqeBytes + 8) + 16 * kPageBytes;
+    all = std::max(all, s.qps * one);
+  }
+  return all + (std::uint64_t{16} << 20);
+}
+
+// The largest region that a row of this run takes.
+std::uint64_t region_bytes(const LadderOptions& o) {
+  std::uint64_t all = 0;
+  for (const std::uint64_t size : o.sizes) {
+    for (const Stage& s : o.stages) {
+      all = std::max(all, plan_row(o, s, size, kGpuRegionBytes).region_bytes(s));
+    }
+  }
+  return all;
+}
+
+// What a run has of CUDA, all of it before a kernel runs for ever.
+class Bench {
+ public:
+  Bench(const LadderOptions& options, bool both_ends) : o_(options) {
+    if (const std::string why = why_no_gpu(); !why.empty()) {
+      throw MachineError("no GPU can be used: " + why);
+    }
+    require_gpus();
+    const OnGpu on(static_cast<int>(o_.gpu.producers_gpu));
+    const std::uint64_t bytes = region_bytes(o_);
+    source_.emplace(gpu_of(o_.source), bytes);
+    if (both_ends) destination_.emplace(gpu_of(o_.destination), bytes);
+    if (both_ends) measure_ceiling();
+    if (o_.initiator == Initiator::kGpu) {
+      producers_ =
+          std::make_unique<GpuProducers>(o_.gpu.producers_gpu, most(o_.stages, &Stage::producers),
+                                         most(o_.stages, &Stage::window), o_.exec);
+    } else {
+      producers_ = std::make_unique<CpuProducers>();
+    }
+    make_queue_memory();
+  }
+
+  Producers& producers() { return *producers_; }
+  CudaPayload& source() { return *source_; }
+  CudaPayload& destination() { return *destination_; }
+
+  template <class Nic>
+  Provider provider(Nic& nic, engine::Engine& engine, verbs::RefuseHook refuse = {}) const {
+    return nic.provider(engine, queues_, std::move(refuse), pages_);
+  }
+
+  engine::GpuEngineOptions engine_options() const {
+    engine::GpuEngineOptions e;
+    e.blocks = nic_blocks();
+    e.null_payload = o_.null_nic;
+    return e;
+  }
+
+  RunFacts facts(const char* link) const {
+    RunFacts f;
+    f.engine = engine_name(o_.engine);
+    f.link = link;
+    f.memory = place_text(o_.source);
+    if (destination_ && place_text(o_.destination) != f.memory) {
+      f.memory += "," + place_text(o_.destination);
+    }
+    f.doorbell_memory = o_.gpu.doorbell_on_gpu ? "gpu" : "host";
+    f.gpu = gpu_name(o_.gpu.producers_gpu);
+    f.driver = driver_version();
+    f.copy_ceiling_gbps = ceiling_gbps_;
+    return f;
+  }
+
+  // What stands where, a line each.
+  void tell(const std::function<void(const std::string&)>& note) const {
+    for (std::uint32_t i = 0; i < gpus(); ++i) {
+      note(fmt::format("GPU {}: {}, driver {}", i, gpu_name(i), driver_version()));
+    }
+    const std::uint32_t own = o_.gpu.producers_gpu;
+    std::string nic = "a CPU thread";
+    if (o_.engine != EngineKind::kThreads) {
+      nic = fmt::format("{} blocks {} on GPU {}", nic_blocks(),
+                        o_.engine == EngineKind::kGpu ? "of a kernel" : "of the producers' kernel",
+                        nic_gpu());
+    }
+    note(fmt::format("producers on {}; NIC: {}; queues in {}, doorbells in {}",
+                     o_.initiator == Initiator::kGpu ? fmt::format("GPU {}", own) : "the CPU", nic,
+                     queues_text(),
+                     o_.gpu.doorbell_on_gpu ? fmt::format("memory of GPU {}", own)
+                                            : "pinned host memory (a ring crosses PCIe)"));
+    note(fmt::format("payload from {}{}", memory_text(o_.source),
+                     destination_ ? " to " + memory_text(o_.destination) : ""));
+    if (!ceiling_gbps_) return;
+    note(fmt::format("copy ceiling: {:.4g} Gbps, by cudaMemcpyAsync of {} bytes between the two",
+                     *ceiling_gbps_, std::min(kCeilingBytes, source_->bytes())));
+  }
+
+ private:
+  std::uint32_t nic_gpu() const { return o_.gpu.nic_gpu.value_or(o_.gpu.producers_gpu); }
+  std::uint32_t nic_blocks() const {
+    const std::uint32_t qps = std::min(most(o_.stages, &Stage::qps), kDefaultNicBlocks);
+    return o_.gpu.nic_blocks.value_or(std::max(qps * o_.gpu.blocks_per_qp, o_.gpu.blocks_per_qp));
+  }
+  std::optional<std::uint32_t> gpu_of(const Place& p) const {
+    if (!p.on_gpu) return std::nullopt;
+    return p.gpu.value_or(o_.gpu.producers_gpu);
+  }
+  std::string place_text(const Place& p) const {
+    return p.on_gpu ? fmt::format("gpu{}", *gpu_of(p)) : "host";
+  }
+  std::string memory_text(const Place& p) const {
+    if (!p.on_gpu) return "pinned host memory";
+    const std::uint32_t gpu = *gpu_of(p);
+    return fmt::format("memory of GPU {} ({})", gpu,
+                       gpu == nic_gpu() ? "the NIC's own" : "by " + path_between(nic_gpu(), gpu));
+  }
+  // Queues lie where their producers reach them best, and the NIC can.
+  bool queues_on_gpu() const {
+    return o_.initiator == Initiator::kGpu &&
+           (o_.engine != EngineKind::kThreads || o_.source.on_gpu);
+  }
+  std::string queues_text() const {
+    if (queues_on_gpu()) return fmt::format("memory of GPU {}", o_.gpu.producers_gpu);
+    return o_.initiator == Initiator::kGpu ? "pinned host memory" : "host memory";
+  }
+
+  void require_gpus() const {
+    require_gpu(o_.gpu.producers_gpu, "--gpu");
+    require_gpu(nic_gpu(), "--nic-gpu");
+    for (const Place* p : {&o_.source, &o_.destination}) {
+      if (p->on_gpu) require_gpu(*gpu_of(*p), "--memory");
+    }
+    if (o_.engine == EngineKind::kThreads) return;
+    require_peer_access(nic_gpu(), o_.gpu.producers_gpu);
+    for (const Place* p : {&o_.source, &o_.destination}) {
+      if (p->on_gpu) require_peer_access(nic_gpu(), *gpu_of(*p));
+    }
+  }
+
+  void measure_ceiling() {
+    ceiling_gbps_ = copy_gbps(nic_gpu(), destination_->memory(), source_->memory(),
+                              std::min(kCeilingBytes, source_->bytes()));
+  }
+
+  void make_queue_memory() {
+    if (queues_on_gpu()) {
+      queues_ = std::make_shared<verbs::CudaDeviceMemory>(queue_bytes(o_));
+    } else if (o_.initiator == Initiator::kGpu) {
+      queues_ = std::make_shared<verbs::CudaHostMemory>();
+    } else {
+      queues_ = std::make_shared<verbs::HostMemory>();
+    }
+    if (queues_on_gpu()) {
+      const std::size_t pages = 2 * std::size_t{most(o_.stages, &Stage::qps)} + 16;
+      pages_ = std::make_shared<verbs::CudaUarPages>(pages, o_.gpu.doorbell_on_gpu);
+    }
+  }
+
+  const LadderOptions& o_;
+  std::optional<CudaPayload> source_;
+  std::optional<CudaPayload> destination_;
+  std::unique_ptr<Producers> producers_;
+  std::shared_ptr<verbs::DeviceMemory> queues_;
+  std::shared_ptr<verbs::UarPages> pages_ = std::make_shared<verbs::UarPages>();
+  std::optional<double> ceiling_gbps_;
+};
+
+template <class Nic>
+Outcome run_ends(const LadderOptions& options, Bench& bench, Nic& sender, Nic& receiver,
+                 engine::Engine& engine, const Interrupt& interrupt, const RunEvents& events,
+                 Notices& notices) {
+  LocalReceiver far_end(Context::open(bench.provider(receiver, engine)), bench.destination());
+  const ContextOptions context{.handler = options.handler, .warn = events.warn};
+  const RunEnds ends{
+      sender.core(),
+      engine,
+      Context::open(bench.provider(sender, engine, sender_refusals(options)), context),
+      bench.producers(),
+      bench.source(),
+      far_end,
+      notices,
+      bench.facts("loopback"),
+      2};
+  return run_ladder(options, ends, interrupt, events);
+}
+
+}  // namespace
+
+Outcome run_local(const LadderOptions& options, const Interrupt& interrupt, const RunEvents& events,
+                  Notices& notices) {
+  Bench bench(options, true);
+  bench.tell(events.note);
+  link::Loopback loopback;
+  verbs::SoftwareNic sender(sender_options(options, notices.listener()), loopback.a());
+  verbs::SoftwareNic receiver(receiver_options(options, notices.listener()), loopback.b());
+  if (options.engine == EngineKind::kThreads) {
+    engine::ThreadsEngine engine({sender.step(), receiver.step()});
+    return run_ends(options, bench, sender, receiver, engine, interrupt, events, notices);
+  }
+  engine::GpuEngine engine(sender.core(), receiver.core(), bench.engine_options());
+  return run_ends(options, bench, sender, receiver, engine, interrupt, events, notices);
+}
+
+Outcome run_sender(const LadderOptions& options, link::Link& link, Receiver& receiver,
+                   const Interrupt& interrupt, const RunEvents& events, Notices& notices) {
+  Bench bench(options, false);
+  bench.tell(events.note);
+  verbs::SoftwareNic sender(sender_options(options, notices.listener()), link);
+  engine::ThreadsEngine engine({sender.step()});
+  const ContextOptions context{.handler = options.handler, .warn = events.warn};
+  const RunEnds ends{
+      sender.core(),
+      engine,
+      Context::open(bench.provider(sender, engine, sender_refusals(options)), context),
+      bench.producers(),
+      bench.source(),
+      receiver,
+      notices,
+      bench.facts("stream")};
+  return run_ladder(options, ends, interrupt, events);
+}
+
+}  // namespace peal::ladder::gpu
