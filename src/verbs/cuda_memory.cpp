@@ -5,8 +5,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 
+#include "peal/host/cuda.hpp"
 #include "peal/host/error.hpp"
 #include "peal/mlx5/doorbell.hpp"
 #include "verbs/software.hpp"
@@ -209,3 +211,15 @@ void CudaUarPages::give_back(void* page) {
 }
 
 }  // namespace peal::verbs
+
+namespace peal {
+
+std::shared_ptr<verbs::DeviceMemory> cuda_host_memory() {
+  int devices = 0;
+  cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaSuccess && devices == 0) error = cudaErrorNoDevice;
+  verbs::require(error, "there is no GPU that CUDA can use");
+  return std::make_shared<verbs::CudaHostMemory>();
+}
+
+}  // namespace peal

@@ -10,7 +10,7 @@ class Verbs;
 class DeviceMemory;
 }  // namespace verbs
 
-// The tables of functions behind the control path. Opaque to users; made by the software ConnectX.
+// The tables of functions behind the control path. Opaque to users; SoftwareFabric makes them.
 // Contexts keep their provider alive.
 struct Provider {
   std::shared_ptr<verbs::Verbs> verbs;

@@ -1,0 +1,16 @@
+// What the control path needs where GPU threads produce. In the library peal::cuda.
+#pragma once
+
+#include <memory>
+
+#include "peal/host/provider.hpp"
+
+namespace peal {
+
+// Pinned memory of the host, by the same addresses for the GPU, the CPU and a NIC: for queues on
+// which threads of the current CUDA device produce. Payload need not lie in it. None of the control
+// path that uses it may be called while a kernel waits for what the caller must do next. Throws
+// Error, with ENODEV where there is no GPU that CUDA can use.
+std::shared_ptr<verbs::DeviceMemory> cuda_host_memory();
+
+}  // namespace peal
