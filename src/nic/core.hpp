@@ -11,6 +11,7 @@
 #include "link/link.hpp"
 #include "nic/commands.hpp"
 #include "nic/inspected.hpp"
+#include "nic/progress.hpp"
 #include "nic/refusal.hpp"
 #include "nic/requester.hpp"
 #include "nic/responder.hpp"
@@ -71,11 +72,6 @@ class Core final : public Inspected, private QueueEvents {
   // The rules that were broken where no QP was concerned.
   const ReasonCounts& reasons() const { return reasons_; }
 
-  // An engine with a data path of its own has ended this QP.
-  void end(Qpn qpn) {
-    if (QpEntry* qp = tables_->find_qp(qpn)) qp->state = QpState::kError;
-  }
-
   void arm_faults(Qpn qpn, const std::vector<Fault>& faults) override {
     if (const auto i = index_of(qpn)) requester_.arm(i, faults);
   }
@@ -94,6 +90,26 @@ class Core final : public Inspected, private QueueEvents {
   bool quiet(Qpn qpn) const override {
     const auto i = index_of(qpn);
     return i ? requester_.quiet(i) : true;
+  }
+
+  // ---- For an engine with a data path of its own ----------------------------------------------
+
+  // From now on such an engine serves all queues, wherever they lie: step() is not called, and the
+  // core looks at none of them. Dumps read WQEs and records through `read`.
+  void serve_elsewhere(ReadMemory read) { requester_.serve_elsewhere(std::move(read)); }
+  // How far that engine has come with a QP. A first error is counted, told and ends the QP.
+  void report(Qpn qpn, const Progress& progress) {
+    const auto i = index_of(qpn);
+    if (i == 0) return;
+    tables_->cqs[tables_->qps[i].cq].produced = progress.cq_produced;
+    take_progress(tables_->qps[i], requester_.own_state(i), progress, rules_);
+  }
+  // It has refused a request to this QP, as the responder.
+  void refuse(Qpn qpn, Refusal why) {
+    const auto i = index_of(qpn);
+    if (i == 0) return;
+    rules_.broken(why, requester_.own_counters(i).reasons, qpn);
+    if (ends_responder(why)) tables_->qps[i].state = QpState::kError;
   }
 
  private:
@@ -146,7 +162,7 @@ class Core final : public Inspected, private QueueEvents {
     tables_->qps[qp].first_index = first_index;
   }
   bool uar_freed(const UarEntry& uar) override {
-    return !requester_.doorbells().left_behind(uar) ||
+    return requester_.is_elsewhere() || !requester_.doorbells().left_behind(uar) ||
            !rules_.broken(Refusal::kDoorbellLeftBehind, reasons_, Qpn());
   }
   bool rule_broken(Refusal reason, std::uint32_t qp) override {

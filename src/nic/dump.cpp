@@ -45,6 +45,7 @@ std::string standing_text(const WqeDump& w) {
     case Standing::kSending: return held + "the link";
     case Standing::kSent: return "sent, unanswered for " + milliseconds(w.ns);
     case Standing::kDone: return "done, its CQE is due in " + milliseconds(w.ns);
+    case Standing::kElsewhere: return "fetched, and without a CQE yet";
   }
   return "in an unknown phase";
 }
@@ -73,11 +74,13 @@ std::string first_error_text(const FirstError& e) {
 std::string ring_text(const QpDump& d) {
   std::string all = state_name(d.state);
   if (d.rung != d.posted) all += ", " + text(d.rung) + " rung and not recorded";
-  return all + ", " + text(d.posted) + " posted, " + text(d.fetched) + " fetched, " +
-         text(d.completed) + " completed; doorbell record " + text(d.record) + "; " +
-         text(d.outstanding) + (d.outstanding == 1 ? " WQE" : " WQEs") + " outstanding; PSN " +
-         text(d.oldest_psn.value) + " oldest, " + text(d.next_psn.value) + " next; " +
-         text(d.cq_produced) + " CQEs produced";
+  all += ", " + text(d.posted) + " posted, " + text(d.fetched) + " fetched, " + text(d.completed) +
+         " completed; doorbell record " + text(d.record) + "; " + text(d.outstanding) +
+         (d.outstanding == 1 ? " WQE" : " WQEs") + " outstanding; ";
+  if (!d.elsewhere) {
+    all += "PSN " + text(d.oldest_psn.value) + " oldest, " + text(d.next_psn.value) + " next; ";
+  }
+  return all + text(d.cq_produced) + " CQEs produced";
 }
 
 std::string oldest_text(const std::optional<WqeDump>& w) {
@@ -87,6 +90,37 @@ std::string oldest_text(const std::optional<WqeDump>& w) {
 }
 
 }  // namespace
+
+QpDump dump_of_elsewhere(const QpEntry& qp, const Tables& tables, const SendState& s,
+                         const ReadMemory& read) {
+  QpDump d;
+  d.qpn = qp.qpn;
+  d.state = qp.state;
+  d.posted = d.rung = s.posted;
+  d.fetched = s.fetched;
+  d.completed = s.completed_elsewhere;
+  std::uint32_t record = 0;
+  read(&record, qp.dbrec, sizeof record);
+  d.record = mlx5::decode_dbrec(record);
+  d.outstanding = d.fetched - d.completed;
+  if (d.completed != d.posted) {
+    d.oldest.emplace();
+    d.oldest->index = d.completed;
+    mlx5::Words16 ctrl;
+    read(&ctrl, &qp.sq[d.completed & (qp.depth() - 1)], sizeof ctrl);
+    d.oldest->opcode = mlx5::decode_ctrl(ctrl).opcode;
+    if (d.outstanding != 0) {
+      d.oldest->standing = Standing::kElsewhere;
+    } else if (qp.state != QpState::kRts) {
+      d.oldest->standing = Standing::kHeldByState;
+    }
+  }
+  d.elsewhere = true;
+  d.cq_produced = tables.cqs[qp.cq].produced;
+  d.reasons = s.counters.reasons;
+  d.first_error = s.counters.first_error;
+  return d;
+}
 
 std::string broken_rules(const ReasonCounts& reasons) {
   std::string all;

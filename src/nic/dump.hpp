@@ -1,7 +1,9 @@
 // Where a QP stands, as its NIC sees it: plain data, for reports and tests of any engine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +34,7 @@ struct QpDump {
   std::uint16_t record = 0;       // as the client's memory says it now
   std::uint64_t outstanding = 0;  // WQEs fetched without a CQE
   std::optional<WqeDump> oldest;  // WQE announced without a CQE
+  bool elsewhere = false;         // served by an engine with a data path of its own: no PSNs
   Psn oldest_psn;
   Psn next_psn;
   std::uint64_t cq_produced = 0;
@@ -102,6 +105,13 @@ QpDump dump_of(const QpEntry& qp, const Tables& tables, const SendState& s, bool
   d.first_error = s.counters.first_error;
   return d;
 }
+
+// Copies from memory of the client, which may lie where the CPU has no addresses.
+using ReadMemory = std::function<void(void* to, const void* from, std::size_t bytes)>;
+
+// Of a queue that an engine with a data path of its own serves, as far as that has reported.
+QpDump dump_of_elsewhere(const QpEntry& qp, const Tables& tables, const SendState& s,
+                         const ReadMemory& read);
 
 // For people: the ring; the oldest WQE; what was broken, and the first error.
 std::vector<std::string> lines(const QpDump& dump);

@@ -40,19 +40,24 @@ class Requester {
 
   // ---- Control, between steps ------------------------------------------------------------------
 
+  // See Core::serve_elsewhere.
+  void serve_elsewhere(ReadMemory read) { read_ = std::move(read); }
+  bool is_elsewhere() const { return read_ != nullptr; }
+
   // An empty ring whose first WQE has index `first_index`.
   void create(std::uint32_t qp_index, std::uint64_t first_index) {
     queues_.states[qp_index] = std::make_unique<SendState>();
     SendState& s = *queues_.states[qp_index];
     s.outstanding.resize(tables_.qps[qp_index].depth());
-    s.fetched = s.posted = first_index;
+    s.fetched = s.posted = s.completed_elsewhere = first_index;
     const CqEntry& cq = tables_.cqs[tables_.qps[qp_index].cq];
     s.cq_is_small = cq.ignores_overrun && !cq.collapsed && cq.entries() < s.outstanding.size();
     queues_.active.push_back(qp_index);
   }
 
   void destroy(std::uint32_t qp_index) {
-    doorbells_.look(qp_index, now_ns_);  // a neighbour on its page may have rung last
+    // A neighbour on its page may have rung last.
+    if (!is_elsewhere()) doorbells_.look(qp_index, now_ns_);
     stop_sending(tables_.qps[qp_index], *queues_.states[qp_index]);
     queues_.states[qp_index].reset();
     std::erase(queues_.active, qp_index);
@@ -90,10 +95,12 @@ class Requester {
     c.consumer_index = s.fetched;
     return c;
   }
-  QpCounters& own_counters(std::uint32_t qp_index) { return queues_.states[qp_index]->counters; }
+  SendState& own_state(std::uint32_t qp_index) { return *queues_.states[qp_index]; }
+  QpCounters& own_counters(std::uint32_t qp_index) { return own_state(qp_index).counters; }
   QpDump dump(std::uint32_t qp_index, std::uint64_t now_ns) const {
     const QpEntry& qp = tables_.qps[qp_index];
     const SendState& s = *queues_.states[qp_index];
+    if (is_elsewhere()) return dump_of_elsewhere(qp, tables_, s, read_);
     return dump_of<M>(qp, tables_, s, window_full(s), now_ns);
   }
 
@@ -116,6 +123,7 @@ class Requester {
   // True when nothing that was announced is unfinished.
   bool quiet(std::uint32_t qp_index) const {
     const SendState& s = *queues_.states[qp_index];
+    if (is_elsewhere()) return s.completed_elsewhere == s.posted;
     return s.fetched == s.posted && s.head == s.tail;
   }
 
@@ -620,6 +628,7 @@ class Requester {
   CqWriter<M> cq_writer_;
   SendQueues queues_;
   Doorbells<M> doorbells_;
+  ReadMemory read_;           // set where another engine serves the queues
   std::uint64_t now_ns_ = 0;  // of the last step
 };
 

@@ -62,6 +62,10 @@ struct SendState {
   std::uint64_t neighbour_rang_ns = 0;
   bool neighbour_rang = false;
 
+  // Where an engine with a data path of its own serves the queue: the end of what has its CQEs.
+  // Nothing is outstanding here then.
+  std::uint64_t completed_elsewhere = 0;
+
   // Fetched and not yet completed, in order; free-running positions.
   std::vector<Outstanding> outstanding;
   std::uint64_t head = 0;
@@ -117,6 +121,7 @@ enum class Standing : std::uint8_t {
   kSending,      // the link
   kSent,         // the answer
   kDone,         // the time at which its CQE is written
+  kElsewhere,    // an engine with a data path of its own
 };
 
 // What holds the newest WQE back, which has not been sent whole; kSending: nothing does.

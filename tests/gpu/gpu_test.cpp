@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -54,8 +55,12 @@ class Fabric {
  public:
   explicit Fabric(const Setup& s)
       : setup(s),
-        sender_nic({.nic_number = 1, .first_wqe_index = s.first_wqe_index}, loopback.a()),
-        receiver_nic({.nic_number = 2}, loopback.b()) {
+        sender_nic({.nic_number = 1,
+                    .first_wqe_index = s.first_wqe_index,
+                    .notify = [this](const nic::Notice& n) { heard(n); }},
+                   loopback.a()),
+        receiver_nic({.nic_number = 2, .notify = [this](const nic::Notice& n) { heard(n); }},
+                     loopback.b()) {
     pages = std::make_shared<verbs::CudaUarPages>(kPages);
     if (s.nic == NicOn::kCpu) {
       memory = std::make_shared<verbs::CudaHostMemory>();
@@ -157,6 +162,17 @@ class Fabric {
     peer.connect(qp.address());
   }
 
+  Qpn qpn(std::uint32_t i) const { return objects->qps[i].address().qpn; }
+  void wait_until_quiet() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    for (bool quiet = false; !quiet && std::chrono::steady_clock::now() < deadline;) {
+      engine->call([&] { quiet = sender_nic.core().quiet(qpn(0)); });
+    }
+  }
+  void heard(const nic::Notice& n) {
+    if (n.level == nic::Strictness::kRefuse) refusals.push_back(n);
+  }
+
   // Before any engine: see Launcher.
   static Launcher& launcher() {
     static Launcher one;
@@ -164,6 +180,7 @@ class Fabric {
   }
 
   Setup setup;
+  std::vector<nic::Notice> refusals;  // on the engine's thread, in its calls or steps
   link::Loopback loopback;
   verbs::SoftwareNic sender_nic;
   verbs::SoftwareNic receiver_nic;
@@ -453,6 +470,56 @@ TEST_F(Gpu, TheKernelReportsWhatItDid) {
     EXPECT_EQ(r.cqes, 100u);
     EXPECT_EQ(r.bytes, 12'800u);
     EXPECT_EQ(r.reason, nic::Refusal::kNone);
+  }
+}
+
+// What the NIC has done and refused is in its core's counters, whichever NIC it is.
+TEST_P(OnEach, TheCoreCountsWhatWasDone) {
+  Fabric fabric({.nic = GetParam(), .queues = 2});
+  Job job = fabric.job();
+  job.bytes = 128;
+  job.puts = 100;
+  job.producers = 2;
+  job.window = 32;
+  job.batch = 8;
+  expect_all(fabric, job, fabric.run(job));
+  Job wrong = fabric.job();
+  wrong.bytes = 64;
+  wrong.puts = 5;
+  wrong.window = 5;
+  wrong.queues = 1;
+  wrong.rkey = Rkey(job.rkey.value ^ 0xff);
+  EXPECT_EQ(fabric.run(wrong)[0].status, Status::kCompletionError);
+  fabric.wait_until_quiet();  // those that are flushed may still be on their way
+  fabric.engine->call([&] {
+    const auto& core = fabric.sender_nic.core();
+    const nic::QpCounters c[] = {core.counters(fabric.qpn(0)), core.counters(fabric.qpn(1))};
+    EXPECT_EQ(c[1].wqes_fetched, 100u);
+    EXPECT_EQ(c[1].writes, 100u);
+    EXPECT_EQ(c[1].cqes, 100u);
+    EXPECT_EQ(c[1].error_cqes, 0u);
+    EXPECT_EQ(c[1].bytes_moved, 12'800u);
+    EXPECT_EQ(c[1].first_error.syndrome, 0u);
+    EXPECT_GE(c[0].wqes_fetched, 101u);
+    EXPECT_EQ(c[0].cqes, c[0].wqes_fetched);
+    EXPECT_EQ(c[0].error_cqes, c[0].wqes_fetched - 100);
+    EXPECT_EQ(c[0].bytes_moved, 12'800u);
+    EXPECT_EQ(c[0].first_error.index, 100u);
+    EXPECT_EQ(c[0].first_error.opcode, static_cast<std::uint8_t>(mlx5::Opcode::kRdmaWrite));
+    EXPECT_EQ(c[0].first_error.syndrome, static_cast<std::uint8_t>(mlx5::Syndrome::kRemoteAccess));
+    EXPECT_EQ(c[0].first_error.vendor_syndrome, nic::kVendorRemoteAccess);
+    EXPECT_EQ(c[0].reasons.refusals(nic::Refusal::kRemoteRefused), 1u);
+    const nic::QpDump d = core.dump(fabric.qpn(0)).value();
+    EXPECT_EQ(d.state, nic::QpState::kError);
+    EXPECT_EQ(d.completed, c[0].wqes_fetched);
+    EXPECT_EQ(d.record, static_cast<std::uint16_t>(d.posted));
+    EXPECT_FALSE(d.oldest);
+  });
+  for (const nic::Refusal why : {nic::Refusal::kRemoteRefused, nic::Refusal::kRkeyStale}) {
+    EXPECT_EQ(std::count_if(fabric.refusals.begin(), fabric.refusals.end(),
+                            [&](const nic::Notice& n) { return n.reason == why; }),
+              1)
+        << nic::refusal_name(why);
   }
 }
 

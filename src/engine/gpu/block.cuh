@@ -31,6 +31,14 @@ __device__ inline std::uint32_t load_relaxed(const std::uint32_t* p) {
   asm volatile("ld.relaxed.cta.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
   return v;
 }
+__device__ inline std::uint64_t load_relaxed(const std::uint64_t* p) {
+  std::uint64_t v = 0;
+  asm volatile("ld.relaxed.cta.b64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ inline void store_relaxed(std::uint64_t* p, std::uint64_t v) {
+  asm volatile("st.relaxed.cta.b64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
 __device__ inline void store_release(std::uint32_t* p, std::uint32_t v) {
   asm volatile("st.release.cta.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
@@ -54,16 +62,16 @@ struct Step {
   nic::Refusal refusal;
 };
 
-// A queue that the block serves, with what it needs of the tables at hand. The front writes posted,
-// fetched, doorbell and failed of its Queue; the back the rest, and `completed`.
+// A queue that the block serves, with what it needs of the tables at hand. The front writes the
+// front's state, the back the back's; while nothing is between them, the front may write both.
 struct Served {
   nic::QpEntry qp;
   nic::QpEntry peer;  // without a number where there is none
   nic::CqEntry cq;
   std::uint64_t* doorbell;
   std::uint32_t index;
-  std::uint32_t completed;  // steps of it that the back has done, free-running
-  Queue queue;
+  FrontState front;
+  BackState back;
 };
 
 struct Shared {

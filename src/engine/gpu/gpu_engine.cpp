@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "engine/gpu/nic_kernel.hpp"
 #include "peal/host/error.hpp"
@@ -16,6 +17,7 @@ namespace peal::engine {
 namespace {
 
 constexpr std::chrono::seconds kAnswerDeadline{10};
+constexpr std::size_t kBounceBytes = 256;  // more than any one thing that a dump reads
 
 void require(cudaError_t error, const char* what) {
   if (error != cudaSuccess) {
@@ -39,6 +41,33 @@ T* pinned(std::size_t count) {
   return static_cast<T*>(memory);
 }
 
+nic::Progress progress_of(const gpu::Queue& queue, const nic::QpEntry& qp) {
+  const gpu::BackState& back = queue.back;
+  nic::Progress p;
+  p.cq_produced = back.produced;
+  p.done.doorbells = queue.front.doorbells;
+  p.done.wqes_fetched = back.count[gpu::kWqes];
+  p.done.writes = back.count[gpu::kWrites];
+  p.done.reads = back.count[gpu::kReads];
+  p.done.atomics = back.count[gpu::kAtomics];
+  p.done.noops = back.count[gpu::kNoops];
+  p.done.cqes = back.count[gpu::kCqes];
+  p.done.error_cqes = back.count[gpu::kErrorCqes];
+  p.done.bytes_moved = back.count[gpu::kBytes];
+  if (queue.front.generation != qp.ring_generation) {  // the kernel has not seen the reset yet
+    p.posted = p.fetched = p.completed = qp.first_index;
+    return p;
+  }
+  p.posted = queue.front.posted;
+  p.fetched = queue.front.fetched;
+  p.completed = back.completed;
+  if (back.syndrome != 0) {
+    p.first_error = {back.error_index, back.opcode, back.syndrome, back.vendor_syndrome,
+                     nic::as_requester_sees(back.reason)};
+  }
+  return p;
+}
+
 }  // namespace
 
 struct GpuEngine::Impl {
@@ -48,7 +77,12 @@ struct GpuEngine::Impl {
   void stop() noexcept;
   void publish();
   void take_reports();
-  gpu::Queue queue(std::uint32_t index) const;  // as after its last round
+  bool ends_any() const;
+  // Of all queues at once, as the kernel last told of them.
+  void copy_queues() const;
+  // By the CPU, of memory that only a GPU reaches.
+  void read(void* to, const void* from, std::size_t bytes) const;
+  void place_queues();
   // Sets the epoch behind what was copied before on this stream.
   void set_epoch(std::uint64_t e);
   bool answered(std::uint64_t e) const;
@@ -60,6 +94,8 @@ struct GpuEngine::Impl {
   gpu::Nic nic{};
   gpu::Mirror* staging = nullptr;         // pinned
   std::uint64_t* staged_epoch = nullptr;  // pinned
+  gpu::Queue* queues = nullptr;           // pinned, by QP index
+  std::byte* bounce = nullptr;            // pinned
   cudaStream_t copies = nullptr;
   cudaStream_t kernel = nullptr;
   std::uint64_t epoch = 0;
@@ -80,8 +116,13 @@ void GpuEngine::Impl::start() {
   nic.null_payload = options.null_payload;
   staging = pinned<gpu::Mirror>(1);
   staged_epoch = pinned<std::uint64_t>(1);
+  queues = pinned<gpu::Queue>(nic::kMaxQps);
+  bounce = pinned<std::byte>(kBounceBytes);
   require(static_cast<cudaError_t>(gpu::launch(nic, kernel)), "starting the NIC's kernel");
   running = true;
+  const auto reads = [this](void* to, const void* from, std::size_t n) { read(to, from, n); };
+  sender.serve_elsewhere(reads);
+  receiver.serve_elsewhere(reads);
 }
 
 void GpuEngine::Impl::set_epoch(std::uint64_t e) {
@@ -102,15 +143,7 @@ void GpuEngine::Impl::publish() {
   // Objects that are members of the tables alone: plain data.
   std::memcpy(static_cast<void*>(&staging->sender), &sender.tables(), sizeof(nic::Tables));
   std::memcpy(static_cast<void*>(&staging->receiver), &receiver.tables(), sizeof(nic::Tables));
-  staging->queues = 0;
-  for (std::uint32_t i = 1; i < nic::kMaxQps; ++i) {
-    if (staging->sender.qps[i].qpn.value != 0) staging->queue[staging->queues++] = i;
-  }
-  if (staging->queues > options.blocks * gpu::kQueuesABlock) {
-    throw Error(ENOSPC, "a GPU engine of " + std::to_string(options.blocks) +
-                            " blocks serves at most " +
-                            std::to_string(options.blocks * gpu::kQueuesABlock) + " queues");
-  }
+  place_queues();
   ++epoch;
   require(cudaMemcpyAsync(nic.mirror[epoch & 1], staging, sizeof(gpu::Mirror),
                           cudaMemcpyHostToDevice, copies),
@@ -125,27 +158,67 @@ void GpuEngine::Impl::publish() {
   }
 }
 
-gpu::Queue GpuEngine::Impl::queue(std::uint32_t index) const {
-  gpu::Queue q;
-  require(cudaMemcpyAsync(&q, &nic.queues[index], sizeof q, cudaMemcpyDeviceToHost, copies),
-          "asking the NIC's kernel");
-  require(cudaStreamSynchronize(copies), "asking the NIC's kernel");
-  return q;
+// Each new one takes the first place that is free: blocks come first, so that each serves as many.
+void GpuEngine::Impl::place_queues() {
+  const auto& qps = staging->sender.qps;
+  const std::uint32_t places = options.blocks * gpu::kQueuesABlock;
+  std::vector<bool> placed(nic::kMaxQps);
+  for (std::uint32_t p = 0; p < places; ++p) {
+    std::uint32_t& at = staging->queue[p];
+    if (qps[at].qpn.value == 0) at = 0;
+    placed[at] = true;
+  }
+  std::uint32_t p = 0;
+  for (std::uint32_t i = 1; i < nic::kMaxQps; ++i) {
+    if (qps[i].qpn.value == 0 || placed[i]) continue;
+    while (p < places && staging->queue[p] != 0) ++p;
+    if (p == places) {
+      throw Error(ENOSPC, "a GPU engine of " + std::to_string(options.blocks) +
+                              " blocks serves at most " + std::to_string(places) + " queues");
+    }
+    staging->queue[p] = i;
+  }
 }
 
-// What the kernel has ended is ended at both ends.
-void GpuEngine::Impl::take_reports() {
-  const nic::Tables& tables = sender.tables();
+void GpuEngine::Impl::read(void* to, const void* from, std::size_t bytes) const {
+  if (bytes > kBounceBytes) throw Error(EINVAL, "too much to read for a dump");
+  require(cudaMemcpyAsync(bounce, from, bytes, cudaMemcpyDefault, copies), "reading GPU memory");
+  require(cudaStreamSynchronize(copies), "reading GPU memory");
+  std::memcpy(to, bounce, bytes);
+}
+
+void GpuEngine::Impl::copy_queues() const {
+  std::uint32_t end = nic::kMaxQps;
+  while (end > 1 && sender.tables().qps[end - 1].qpn.value == 0) --end;
+  require(
+      cudaMemcpyAsync(queues, nic.queues, end * sizeof(gpu::Queue), cudaMemcpyDeviceToHost, copies),
+      "asking the NIC's kernel");
+  require(cudaStreamSynchronize(copies), "asking the NIC's kernel");
+}
+
+bool GpuEngine::Impl::ends_any() const {
   for (std::uint32_t i = 1; i < nic::kMaxQps; ++i) {
-    const nic::QpEntry& qp = tables.qps[i];
-    if (qp.qpn.value == 0 || qp.state != nic::QpState::kRts) continue;
-    const gpu::Queue q = queue(i);
-    if (q.generation != qp.ring_generation || !q.failed) continue;
-    const Qpn peer = qp.remote_qpn;
-    sender.end(qp.qpn);
-    if (q.reason >= nic::Refusal::kRkeyUnknown && q.reason <= nic::Refusal::kWrongSource) {
-      receiver.end(peer);
+    const nic::QpEntry& qp = sender.tables().qps[i];
+    if (qp.qpn.value != 0 && qp.state == nic::QpState::kRts && queues[i].back.syndrome != 0) {
+      return true;
     }
+  }
+  return false;
+}
+
+void GpuEngine::Impl::take_reports() {
+  copy_queues();
+  // What was told before an error may have been copied before it was written.
+  if (ends_any()) copy_queues();
+  for (std::uint32_t i = 1; i < nic::kMaxQps; ++i) {
+    const nic::QpEntry& qp = sender.tables().qps[i];
+    if (qp.qpn.value == 0 || queues[i].front.made != qp.made_generation) continue;
+    const gpu::BackState& back = queues[i].back;
+    const Qpn peer = qp.remote_qpn;
+    const bool ended = qp.state != nic::QpState::kError && back.syndrome != 0 &&
+                       queues[i].front.generation == qp.ring_generation;
+    sender.report(qp.qpn, progress_of(queues[i], qp));
+    if (ended && nic::is_of_responder(back.reason)) receiver.refuse(peer, back.reason);
   }
 }
 
@@ -157,6 +230,11 @@ void GpuEngine::Impl::stop() noexcept {
       // Then the context is lost, and the kernel with it.
     }
     cudaStreamSynchronize(kernel);
+    const auto none = [](void*, const void*, std::size_t) {
+      throw Error(ENODEV, "the GPU engine that served this queue has ended");
+    };
+    sender.serve_elsewhere(none);
+    receiver.serve_elsewhere(none);
   }
   for (gpu::Mirror* m : nic.mirror) cudaFree(m);
   cudaFree(nic.epoch);
@@ -164,6 +242,8 @@ void GpuEngine::Impl::stop() noexcept {
   cudaFree(nic.queues);
   cudaFreeHost(staging);
   cudaFreeHost(staged_epoch);
+  cudaFreeHost(queues);
+  cudaFreeHost(bounce);
   if (copies != nullptr) cudaStreamDestroy(copies);
   if (kernel != nullptr) cudaStreamDestroy(kernel);
 }
@@ -194,8 +274,12 @@ GpuQueueReport GpuEngine::report(Qpn sender_qpn) {
   GpuQueueReport out;
   const nic::QpEntry* qp = impl_->sender.tables().find_qp(sender_qpn);
   if (qp == nullptr) return out;
-  const gpu::Queue q = impl_->queue(impl_->sender.tables().index_of(*qp));
-  if (q.generation == qp->ring_generation) out = {q.wqes, q.cqes, q.bytes, q.reason};
+  impl_->copy_queues();
+  const gpu::Queue& q = impl_->queues[impl_->sender.tables().index_of(*qp)];
+  if (q.front.made == qp->made_generation) {
+    const auto& n = q.back.count;
+    out = {n[gpu::kWqes], n[gpu::kCqes], n[gpu::kBytes], q.back.reason};
+  }
   return out;
 }
 

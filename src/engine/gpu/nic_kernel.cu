@@ -20,25 +20,24 @@ constexpr std::uint32_t kTurnsALook = 4;
 struct Front {
   const Mirror* mirror = nullptr;
   std::uint64_t epoch = 0;
-  std::uint32_t queues = 0;
+  std::uint32_t queues = 0;  // a bit for each lane that serves one
   std::uint32_t cursor = 0;
   std::uint32_t head = 0;
   std::uint32_t pieces = 0;
   bool stop = false;
 };
 
-__device__ std::uint64_t in_flight(const Served& s) {
-  return static_cast<std::uint32_t>(static_cast<std::uint32_t>(s.queue.fetched) -
-                                    load_relaxed(&s.completed));
+__device__ bool serves(const Front& f, std::uint32_t lane) {
+  return (f.queues >> lane & 1) != 0;
 }
 
-__device__ std::uint16_t ahead(const Queue& q, std::uint16_t pi) {
+__device__ std::uint16_t ahead(const FrontState& q, std::uint16_t pi) {
   return static_cast<std::uint16_t>(pi - static_cast<std::uint16_t>(q.posted));
 }
 
 // By a lane a queue: takes what was rung since the last look; `value` is what the register holds.
-__device__ void look(Served& s, std::uint64_t value) {
-  Queue& q = s.queue;
+__device__ void look(const Nic& nic, Served& s, std::uint64_t value) {
+  FrontState& q = s.front;
   if (value == q.doorbell) return;
   q.doorbell = value;
   GpuMemory::acquire_doorbell();  // MO-2, MO-3
@@ -48,48 +47,59 @@ __device__ void look(Served& s, std::uint64_t value) {
     // Of another queue of the page: it may have overwritten a ring of this one.
     pi = mlx5::decode_dbrec(GpuMemory::load_dbrec_acquire(s.qp.dbrec));  // MO-1
     if (static_cast<std::int16_t>(ahead(q, pi)) <= 0) return;
+  } else {
+    ++q.doorbells;
   }
   const std::uint64_t end = q.posted + ahead(q, pi);
-  if (end - q.fetched + in_flight(s) <= s.qp.depth()) q.posted = end;
+  if (end - load_relaxed(&s.back.completed) <= s.qp.depth()) q.posted = end;
+  FrontState& told = nic.queues[s.index].front;
+  told.posted = q.posted;
+  told.doorbells = q.doorbells;
 }
 
+// An empty ring. What counts goes on over resets, as does the CQ, which serves one queue here.
 __device__ void start_over(Served& s) {
-  Queue fresh;
-  fresh.generation = s.qp.ring_generation;
-  fresh.made = s.qp.made_generation;
-  fresh.posted = fresh.fetched = s.qp.first_index;
-  // A CQ serves one queue here, and goes on counting over its resets.
-  if (s.queue.made == fresh.made) fresh.produced = s.queue.produced;
-  s.queue = fresh;
+  FrontState front;
+  BackState back;
+  front.generation = s.qp.ring_generation;
+  front.made = s.qp.made_generation;
+  front.posted = front.fetched = back.completed = s.qp.first_index;
+  if (s.front.made == front.made) {
+    front.doorbells = s.front.doorbells;
+    for (std::uint32_t i = 0; i < kCounts; ++i) back.count[i] = s.back.count[i];
+    back.produced = s.back.produced;
+  } else {
+    back.produced = s.cq.produced;
+  }
+  s.front = front;
+  s.back = back;
   // So that a ring of the value that is there is news.
   GpuMemory::store_relaxed(s.doorbell, 0);
 }
 
 // By a lane a queue: the block's queues as the new tables have them. Nothing is between front and
 // back.
-__device__ std::uint32_t take_tables(const Nic& nic, const Mirror& m, Shared& sh,
-                                     std::uint32_t queues, std::uint32_t lane) {
-  // The back keeps what it writes there; the front has been further.
-  if (lane < queues) nic.queues[sh.served[lane].index] = sh.served[lane].queue;
-  __syncwarp();
-  const std::uint32_t i = blockIdx.x + lane * nic.blocks;
-  const bool mine = lane < kQueuesABlock && i < m.queues;
-  if (mine) {
-    Served& s = sh.served[lane];
-    s.index = m.queue[i];
-    s.qp = m.sender.qps[s.index];
+__device__ void take_tables(const Nic& nic, Shared& sh, Front& f, std::uint32_t lane) {
+  const Mirror& m = *f.mirror;
+  Served& s = sh.served[lane < kQueuesABlock ? lane : 0];
+  if (serves(f, lane)) nic.queues[s.index] = {s.front, s.back};
+  const std::uint32_t index = lane < kQueuesABlock ? m.queue[blockIdx.x + lane * nic.blocks] : 0;
+  if (index != 0) {
+    s.index = index;
+    s.qp = m.sender.qps[index];
     s.cq = m.sender.cqs[s.qp.cq];
     s.doorbell =
         reinterpret_cast<std::uint64_t*>(m.sender.uars[s.qp.uar].page + mlx5::kUarDoorbellOffset);
     const nic::QpEntry* peer = m.receiver.find_qp(s.qp.remote_qpn);
     s.peer = peer == nullptr ? nic::QpEntry{} : *peer;
-    s.queue = nic.queues[s.index];
-    if (s.queue.generation != s.qp.ring_generation) start_over(s);
-    s.completed = static_cast<std::uint32_t>(s.queue.fetched);
-    nic.queues[s.index] = s.queue;
+    s.front = nic.queues[index].front;
+    s.back = nic.queues[index].back;
+    if (s.front.generation != s.qp.ring_generation) start_over(s);
+    // What was rung before the tables changed is known before the change is answered.
+    look(nic, s, GpuMemory::look_at_doorbell(s.doorbell));
+    nic.queues[index] = {s.front, s.back};
   }
-  __syncwarp();
-  return __popc(__ballot_sync(kAllLanes, mine));
+  f.queues = __ballot_sync(kAllLanes, index != 0);
 }
 
 __device__ void drain(const Shared& sh, const Front& f) {
@@ -100,9 +110,9 @@ __device__ void drain(const Shared& sh, const Front& f) {
 // All doorbells and the epoch at once: one way over PCIe and back, whatever their number.
 __device__ void look_around(const Nic& nic, Shared& sh, Front& f, std::uint32_t lane) {
   std::uint64_t value = 0;
-  if (lane < f.queues) value = GpuMemory::look_at_doorbell(sh.served[lane].doorbell);
+  if (serves(f, lane)) value = GpuMemory::look_at_doorbell(sh.served[lane].doorbell);
   if (lane == kLanes - 1) value = GpuMemory::load_relaxed(nic.epoch);
-  if (lane < f.queues) look(sh.served[lane], value);
+  if (serves(f, lane)) look(nic, sh.served[lane], value);
   const std::uint64_t epoch = __shfl_sync(kAllLanes, value, kLanes - 1);
   if (epoch == f.epoch) return;
   f.epoch = epoch;
@@ -111,8 +121,9 @@ __device__ void look_around(const Nic& nic, Shared& sh, Front& f, std::uint32_t 
   if (f.stop) return;
   asm volatile("fence.acq_rel.sys;" ::: "memory");
   f.mirror = nic.mirror[epoch & 1];
-  f.queues = take_tables(nic, *f.mirror, sh, f.queues, lane);
+  take_tables(nic, sh, f, lane);
   f.cursor = 0;
+  __syncwarp();
   if (lane == 0) {
     asm volatile("st.release.sys.b64 [%0], %1;" ::"l"(&nic.seen[blockIdx.x]), "l"(epoch)
                  : "memory");
@@ -120,18 +131,18 @@ __device__ void look_around(const Nic& nic, Shared& sh, Front& f, std::uint32_t 
 }
 
 __device__ bool flushes(const Served& s) {
-  return s.queue.failed || s.qp.state == nic::QpState::kError;
+  return s.front.failed != 0 || s.qp.state == nic::QpState::kError;
 }
 
-// The next queue that has work, or f.queues.
+// The next queue that has work, or kLanes.
 __device__ std::uint32_t find_work(const Shared& sh, Front& f, std::uint32_t lane) {
   bool has = false;
-  if (lane < f.queues) {
+  if (serves(f, lane)) {
     const Served& s = sh.served[lane];
-    has = s.queue.fetched != s.queue.posted && (flushes(s) || s.qp.state == nic::QpState::kRts);
+    has = s.front.fetched != s.front.posted && (flushes(s) || s.qp.state == nic::QpState::kRts);
   }
   const std::uint32_t all = __ballot_sync(kAllLanes, has);
-  if (all == 0) return f.queues;
+  if (all == 0) return kLanes;
   const std::uint32_t later = all & (f.cursor >= 31 ? 0u : kAllLanes << (f.cursor + 1));
   f.cursor = static_cast<std::uint32_t>(__ffs(static_cast<int>(later != 0 ? later : all))) - 1;
   return f.cursor;
@@ -183,7 +194,7 @@ __device__ Step check_step(const Nic& nic, const Mirror& m, const Served& served
     const ulonglong2 v = __ldcg(reinterpret_cast<const ulonglong2*>(&slot->segment[i]));
     wqe[i] = {v.x, v.y};
   }
-  nic::check(wqe, index, served.queue.posted - index, qp, m.sender, &c);
+  nic::check(wqe, index, served.front.posted - index, qp, m.sender, &c);
   Step s = {};
   s.index = index;
   s.operation = c.move.operation;
@@ -206,7 +217,10 @@ __device__ Step check_step(const Nic& nic, const Mirror& m, const Served& served
   std::byte* remote = nullptr;
   const nic::Refusal why = find_remote(served, m, c.move, &remote);
   if (why != nic::Refusal::kNone) {
-    fail(s, why, syndrome_of_remote(why), nic::kVendorRemoteAccess);
+    const mlx5::Syndrome syndrome = syndrome_of_remote(why);
+    const bool unanswered = syndrome == mlx5::Syndrome::kRnrRetryExceeded ||
+                            syndrome == mlx5::Syndrome::kTransportRetryExceeded;
+    fail(s, why, syndrome, unanswered ? nic::kVendorRetryExceeded : nic::kVendorRemoteAccess);
     return s;
   }
   if (c.move.inlined) {
@@ -256,11 +270,11 @@ __device__ void hand_pieces(Shared& sh, Front& f, std::uint32_t lane, std::uint3
 __device__ void hand_on(const Nic& nic, Shared& sh, Front& f, std::uint32_t queue,
                         std::uint32_t lane) {
   Served& served = sh.served[queue];
-  const std::uint64_t left = served.queue.posted - served.queue.fetched;
+  const std::uint64_t left = served.front.posted - served.front.fetched;
   std::uint32_t n = left < kLanes ? static_cast<std::uint32_t>(left) : kLanes;
   Step s = {};
   nic::CheckResult c;
-  if (lane < n) s = check_step(nic, *f.mirror, served, served.queue.fetched + lane, c);
+  if (lane < n) s = check_step(nic, *f.mirror, served, served.front.fetched + lane, c);
   s.queue = queue;
   // Up to the first that fails, which ends the queue; and up to the first that must be alone.
   const std::uint32_t failed =
@@ -288,9 +302,10 @@ __device__ void hand_on(const Nic& nic, Shared& sh, Front& f, std::uint32_t queu
   __syncwarp();
   f.head += n;
   if (lane == 0) {
-    served.queue.fetched += n;
+    served.front.fetched += n;
+    nic.queues[served.index].front.fetched = served.front.fetched;
     if (failed != 0 && static_cast<std::uint32_t>(__ffs(static_cast<int>(failed))) == n) {
-      served.queue.failed = true;
+      served.front.failed = 1;
     }
     store_release(&sh.head, f.head);
   }
@@ -304,14 +319,14 @@ __device__ void run_front(const Nic& nic, Shared& sh, std::uint32_t lane) {
   std::uint32_t turns = 0;
   for (;;) {
     std::uint32_t queue = find_work(sh, f, lane);
-    if (queue == f.queues || ++turns == kTurnsALook) {
+    if (queue == kLanes || ++turns == kTurnsALook) {
       turns = 0;
       look_around(nic, sh, f, lane);
       __syncwarp();
       if (f.stop) break;
       queue = find_work(sh, f, lane);
     }
-    if (queue != f.queues) hand_on(nic, sh, f, queue, lane);
+    if (queue != kLanes) hand_on(nic, sh, f, queue, lane);
     __syncwarp();
   }
   if (lane == 0) store_release(&sh.stop, 1);
@@ -421,7 +436,7 @@ __device__ bool is_signalled(const Step& s) {
          (s.fm_ce_se & mlx5::kCompletionAlways) == mlx5::kCompletionAlways;
 }
 
-// MO-4: the release at the end covers the copies, which this warp has acquired.
+// MO-4: the release at the end covers the copies, which this warp has acquired, and its report.
 __device__ void write_cqe(const Served& served, const Step& s, std::uint64_t number) {
   nic::Completion c;
   c.index = s.index;
@@ -431,6 +446,57 @@ __device__ void write_cqe(const Served& served, const Step& s, std::uint64_t num
   c.vendor_syndrome = s.vendor;
   const mlx5::Cqe cqe = nic::complete(c, served.qp.qpn, number, served.cq.log_size);
   GpuMemory::store_cqe(served.cq.entry(number), cqe);
+}
+
+// Takes note of `n` steps, a lane each, and tells the host, before their CQEs are there: whoever
+// has seen those finds here what they stand for.
+__device__ void report(const Nic& nic, Served& served, const Step& s, std::uint32_t n,
+                       std::uint32_t signalled, std::uint32_t lane) {
+  const auto of = [&](bool holds) {
+    return static_cast<std::uint32_t>(__popc(__ballot_sync(kAllLanes, lane < n && holds)));
+  };
+  const bool good = s.syndrome == mlx5::Syndrome::kNone;
+  const std::uint32_t writes = of(good && s.operation == nic::Operation::kWrite);
+  const std::uint32_t reads = of(good && s.operation == nic::Operation::kRead);
+  const std::uint32_t atomics = of(good && s.operation == nic::Operation::kAtomic);
+  const std::uint32_t all_good = of(good);
+  // A sum of 32 bits would not hold 32 of 1 GiB.
+  const bool moved = lane < n && good && s.operation != nic::Operation::kAtomic;
+  const std::uint32_t part = moved ? s.bytes : 0;
+  const std::uint64_t bytes = (std::uint64_t{__reduce_add_sync(kAllLanes, part >> 16)} << 16) +
+                              __reduce_add_sync(kAllLanes, part & 0xffff);
+  BackState& q = served.back;
+  std::uint64_t more = 0;
+  switch (lane) {
+    case kWqes: more = n; break;
+    case kWrites: more = writes; break;
+    case kReads: more = reads; break;
+    case kAtomics: more = atomics; break;
+    case kNoops: more = all_good - writes - reads - atomics; break;
+    case kCqes: more = static_cast<std::uint32_t>(__popc(signalled)); break;
+    case kErrorCqes: more = n - all_good; break;
+    case kBytes: more = bytes; break;
+    default: break;
+  }
+  if (lane < kCounts) q.count[lane] += more;
+  if (lane == 0) {
+    store_relaxed(&q.completed, q.completed + n);
+    q.produced += static_cast<std::uint32_t>(__popc(signalled));
+  }
+  if (lane < n && s.refusal != nic::Refusal::kNone) {  // one at most
+    q.error_index = s.index;
+    q.opcode = s.opcode;
+    q.syndrome = static_cast<std::uint8_t>(s.syndrome);
+    q.vendor_syndrome = s.vendor;
+    q.reason = s.refusal;
+  }
+  __syncwarp();
+  static_assert(sizeof(BackState) % 8 == 0 && sizeof(BackState) / 8 <= kLanes);
+  if (lane < sizeof(BackState) / 8) {
+    reinterpret_cast<std::uint64_t*>(&nic.queues[served.index].back)[lane] =
+        reinterpret_cast<const std::uint64_t*>(&q)[lane];
+  }
+  __syncwarp();
 }
 
 // Completes the steps from `tail` on that are done and of one queue; how many.
@@ -450,34 +516,18 @@ __device__ std::uint32_t complete(const Nic& nic, Shared& sh, std::uint32_t tail
   __syncwarp();
 
   Served& served = sh.served[queue];
-  Queue& q = served.queue;
+  const std::uint64_t number = served.back.produced;
+  __syncwarp();  // every lane has it before it changes
   const std::uint32_t signalled = __ballot_sync(kAllLanes, lane < n && is_signalled(s));
+  report(nic, served, s, n, signalled, lane);
   const std::uint32_t below = signalled & ((1u << lane) - 1);
   // A collapsed CQ shows the last one only.
   const bool shown = !served.cq.collapsed || (signalled >> lane >> 1) == 0;
   if ((signalled >> lane & 1) != 0 && shown) {
-    write_cqe(served, s, q.produced + static_cast<std::uint32_t>(__popc(below)));
+    write_cqe(served, s, number + static_cast<std::uint32_t>(__popc(below)));
   }
-  const bool moved = lane < n && s.syndrome == mlx5::Syndrome::kNone;
-  const std::uint32_t part = moved ? s.bytes : 0;  // a sum of 32 bits would not hold 32 of 1 GiB
-  const std::uint64_t bytes = (std::uint64_t{__reduce_add_sync(kAllLanes, part >> 16)} << 16) +
-                              __reduce_add_sync(kAllLanes, part & 0xffff);
-  const std::uint32_t bad = __ballot_sync(kAllLanes, lane < n && s.refusal != nic::Refusal::kNone);
-  const auto reason =
-      static_cast<nic::Refusal>(__shfl_sync(kAllLanes, static_cast<std::uint32_t>(s.refusal),
-                                            bad == 0 ? 0 : __ffs(static_cast<int>(bad)) - 1));
   __syncwarp();
-  if (lane == 0) {
-    const auto cqes = static_cast<std::uint32_t>(__popc(signalled));
-    q.wqes += n;
-    q.cqes += cqes;
-    q.produced += cqes;
-    q.bytes += bytes;
-    if (bad != 0) q.reason = reason;
-    nic.queues[served.index] = q;  // for the host
-    store_release(&served.completed, load_relaxed(&served.completed) + n);
-    store_release(&sh.tail, tail + n);
-  }
+  if (lane == 0) store_release(&sh.tail, tail + n);
   __syncwarp();
   return n;
 }

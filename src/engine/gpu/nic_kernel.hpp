@@ -9,30 +9,55 @@ namespace peal::engine::gpu {
 
 inline constexpr std::uint32_t kMaxBlocks = 132;
 inline constexpr std::uint32_t kQueuesABlock = 31;
+inline constexpr std::uint32_t kMaxPlaces = kMaxBlocks * kQueuesABlock;
 inline constexpr std::uint64_t kStopEpoch = ~std::uint64_t{0};
 
-// The tables of both NICs, as of one epoch, and which of the sender's queues there are.
+// The tables of both NICs, as of one epoch, and who serves which of the sender's queues.
 struct Mirror {
   nic::Tables sender;
   nic::Tables receiver;
-  std::uint32_t queues = 0;
-  std::uint32_t queue[nic::kMaxQps] = {};
+  // By QP index, 0: none. Place p is lane p / blocks of block p % blocks. A queue keeps its place
+  // for as long as it is there, so that it never passes from a block to another.
+  std::uint32_t queue[kMaxPlaces] = {};
 };
 
-// What the kernel keeps of a queue from round to round. Its block works on a copy of its own, and
-// writes it back after each round, for the host to read.
-struct Queue {
+// Of what was done for a queue: since its QP was created, over resets.
+enum Count : std::uint32_t {
+  kWqes,
+  kWrites,
+  kReads,
+  kAtomics,
+  kNoops,
+  kCqes,
+  kErrorCqes,
+  kBytes,  // moved
+  kCounts,
+};
+
+// What the kernel keeps of a queue from round to round. Its block works on a copy of its own, each
+// part of which has one writer there, and writes it to memory for the host to read.
+struct FrontState {
   std::uint64_t generation = 0;
   std::uint64_t made = 0;
   std::uint64_t posted = 0;
-  std::uint64_t fetched = 0;   // and completed, between rounds
-  std::uint64_t doorbell = 0;  // as seen last
-  std::uint64_t produced = 0;  // CQEs of its CQ, over resets
-  std::uint64_t wqes = 0;
-  std::uint64_t cqes = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t fetched = 0;
+  std::uint64_t doorbell = 0;   // as seen last
+  std::uint64_t doorbells = 0;  // seen that named it, since its QP was created
+  std::uint64_t failed = 0;     // a WQE has: what follows is flushed
+};
+struct BackState {
+  std::uint64_t count[kCounts] = {};
+  std::uint64_t completed = 0;    // end of the WQEs that have their CQEs
+  std::uint64_t produced = 0;     // CQEs of its CQ, ever
+  std::uint64_t error_index = 0;  // of the WQE that was refused
+  std::uint8_t opcode = 0;
+  std::uint8_t syndrome = 0;  // 0: none was
+  std::uint8_t vendor_syndrome = 0;
   nic::Refusal reason = nic::Refusal::kNone;
-  bool failed = false;
+};
+struct Queue {
+  FrontState front;
+  BackState back;
 };
 
 struct Nic {
