@@ -1,6 +1,7 @@
 // GPU threads as producers on a software ConnectX: one that a CPU thread steps, whose queues and
-// payload lie in host memory that the GPU reaches, and one that is a kernel on the same GPU, with
-// all of that in GPU memory and the doorbells in pinned host memory. Skipped where there is no GPU.
+// payload lie in host memory that the GPU reaches; one that is a kernel on the same GPU, with all
+// of that in GPU memory and the doorbells in pinned host memory; and the same one as blocks of the
+// producers' own kernel. Skipped where there is no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,9 +30,9 @@
 namespace peal::test {
 namespace {
 
-enum class NicOn : std::uint8_t { kCpu, kGpu };
+enum class NicOn : std::uint8_t { kCpu, kGpu, kFused };
 const char* name_of(NicOn nic) {
-  return nic == NicOn::kCpu ? "threads" : "gpu";
+  return nic == NicOn::kCpu ? "threads" : nic == NicOn::kGpu ? "gpu" : "fused";
 }
 
 struct Setup {
@@ -68,8 +69,9 @@ class Fabric {
           std::vector<engine::Step>{sender_nic.step(), receiver_nic.step()});
     } else {
       memory = std::make_shared<verbs::CudaDeviceMemory>(kQueueBytes + 2 * s.bytes + kSignalBytes);
-      gpu = new engine::GpuEngine(sender_nic.core(), receiver_nic.core(),
-                                  {.blocks = s.blocks, .null_payload = s.null_payload});
+      gpu = new engine::GpuEngine(
+          sender_nic.core(), receiver_nic.core(),
+          {.blocks = s.blocks, .null_payload = s.null_payload, .fused = s.nic == NicOn::kFused});
       engine.reset(gpu);
     }
     source = static_cast<std::byte*>(memory->allocate(s.bytes));
@@ -135,7 +137,7 @@ class Fabric {
   std::vector<Outcome> run(const Job& job) {
     std::vector<QueueHandle> handles;
     for (const QueuePair& qp : objects->qps) handles.push_back(qp.handle());
-    return launcher().run(handles, job);
+    return launcher().run(handles, job, setup.nic == NicOn::kFused ? &gpu->nic() : nullptr);
   }
   // Whether the first `bytes` have arrived, and nothing behind them was touched.
   bool arrived(std::size_t bytes) {
@@ -204,7 +206,7 @@ class Gpu : public testing::Test {
 };
 
 class OnEach : public Gpu, public testing::WithParamInterface<NicOn> {};
-INSTANTIATE_TEST_SUITE_P(Nic, OnEach, testing::Values(NicOn::kCpu, NicOn::kGpu),
+INSTANTIATE_TEST_SUITE_P(Nic, OnEach, testing::Values(NicOn::kCpu, NicOn::kGpu, NicOn::kFused),
                          [](const auto& p) { return std::string(name_of(p.param)); });
 
 // All succeeded, and each byte is where it belongs.
@@ -285,7 +287,8 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(CompletionMode::kEvery, CompletionMode::kTail),
                      testing::Values(Nics{"threads_direct", NicOn::kCpu, NicHandler::kDirect},
                                      Nics{"threads_proxy", NicOn::kCpu, NicHandler::kProxy},
-                                     Nics{"gpu", NicOn::kGpu, NicHandler::kDirect})),
+                                     Nics{"gpu", NicOn::kGpu, NicHandler::kDirect},
+                                     Nics{"fused", NicOn::kFused, NicHandler::kDirect})),
     stage_name);
 
 TEST_P(OnEach, ThreadsOfOneBlockShareAQueue) {
@@ -453,6 +456,45 @@ TEST_P(OnEach, ServesRegionsAsTheyComeAndGo) {
     expect_all(fabric, job, fabric.run(job));
   }
   EXPECT_EQ(fabric.run(job)[0].status, Status::kCompletionError);
+}
+
+// Between two launches a queue is only in memory.
+TEST_F(Gpu, AFusedNicGoesOnWhereTheLastLaunchEnded) {
+  Fabric fabric({.nic = NicOn::kFused, .queues = 5, .depth = 64, .blocks = 2});
+  Job job = fabric.job();
+  job.bytes = 64;
+  job.puts = 77;
+  job.producers = 5;
+  job.window = 20;
+  job.batch = 3;
+  for (std::uint32_t round = 1; round <= 5; ++round) {
+    expect_all(fabric, job, fabric.run(job));
+    for (std::uint32_t i = 0; i < 5; ++i) {
+      const engine::GpuQueueReport r = fabric.gpu->report(fabric.qpn(i));
+      EXPECT_EQ(r.wqes, 77u * round);
+      EXPECT_EQ(r.cqes, 77u * round);
+    }
+  }
+}
+
+TEST_F(Gpu, AFusedLaunchThatDoesNotFitIsRefused) {
+  Fabric fabric({.nic = NicOn::kFused, .blocks = 132});
+  Job job = fabric.job();
+  job.bytes = 64;
+  job.puts = 1;
+  job.producers = 64;
+  try {
+    fabric.run(job);
+    FAIL() << "it was launched";
+  } catch (const std::runtime_error& e) {
+    EXPECT_NE(std::string(e.what()).find("in one kernel: "), std::string::npos) << e.what();
+  }
+  job.producers = 1;
+  Fabric another({.nic = NicOn::kFused});
+  Job good = another.job();
+  good.bytes = 64;
+  good.puts = 10;
+  expect_all(another, good, another.run(good));
 }
 
 TEST_F(Gpu, TheKernelReportsWhatItDid) {

@@ -61,6 +61,32 @@ PEAL_FOR_SCOPES(store_proxy_pi_release, (std::uint64_t * p, std::uint64_t v),
 PEAL_FOR_SCOPES(load_signal_acquire, (const std::uint64_t* p, std::uint64_t* to),
                 *to = M::load_signal_acquire(p, scope))
 
+PEAL_FOR_SCOPES(load_count_acquire, (const std::uint32_t* p, std::uint64_t* to),
+                *to = M::load_count_acquire(p, scope))
+PEAL_FOR_SCOPES(store_count_release, (std::uint32_t * p, std::uint32_t v),
+                M::store_count_release(p, v, scope))
+PEAL_FOR_SCOPES(add_count_release, (std::uint32_t * p, std::uint32_t n),
+                M::add_count_release(p, n, scope))
+PEAL_FOR_SCOPES(claim_count_release, (std::uint32_t * p, std::uint32_t seen, std::uint64_t* to),
+                *to = M::claim_count_release(p, seen, scope) ? 1 : 0)
+
+// The ends of a NIC on a GPU that know only one scope.
+extern "C" __global__ void acquire_doorbell() {
+  M::acquire_doorbell();
+}
+extern "C" __global__ void fence_before_atomic() {
+  M::fence_before_atomic();
+}
+extern "C" __global__ void say_epoch_before_look(std::uint64_t* word, std::uint64_t v) {
+  M::say_epoch_before_look(word, v);
+}
+extern "C" __global__ void acquire_tables() {
+  M::acquire_tables();
+}
+extern "C" __global__ void answer_epoch_release(std::uint64_t* word, std::uint64_t v) {
+  M::answer_epoch_release(word, v);
+}
+
 extern "C" __global__ void store_wqe_segment(peal::mlx5::Words16* p, peal::mlx5::Words16 v) {
   M::store_wqe_segment(p, v, peal::Sharing::kDevice);
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "engine/gpu/serve.cuh"
 #include "gpu/producers.hpp"
 #include "peal/device/producer.hpp"
 #include "peal/memory/gpu_group.hpp"
@@ -16,6 +17,7 @@ constexpr std::uint32_t kWindowMax = Launcher::kWindowMax;
 
 void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
+  cudaGetLastError();  // or the next launch would seem to have failed
   throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
@@ -55,26 +57,61 @@ __device__ void produce_as(const QueueHandle* queues, const Job& job, InFlight* 
                  GpuMemory::now_ns()};
 }
 
+// By block `block` of the producers': which producer a thread is, or of which it is a part.
+template <Sharing S>
+__device__ void produce_in(std::uint32_t block, std::uint64_t* word, const QueueHandle* queues,
+                           const Job& job, InFlight* fifos, Outcome* outcomes,
+                           std::uint32_t* ended) {
+  const std::uint32_t thread = threadIdx.x;
+  const bool one_block = job.sharing == Sharing::kBlock && job.exec == Exec::kThread;
+  const std::uint32_t p = one_block ? thread : block;
+  if (p >= job.producers) return;
+  switch (job.exec) {
+    case Exec::kThread:
+      if (!one_block && thread != 0) return;
+      produce_as<S>(queues, job, fifos, outcomes, p, OneThread{});
+      break;
+    case Exec::kWarp:
+      if (thread >= 32) return;
+      produce_as<S>(queues, job, fifos, outcomes, p, Warp{thread});
+      break;
+    case Exec::kBlock:
+      produce_as<S>(queues, job, fifos, outcomes, p, Block{thread, blockDim.x, word});
+      break;
+  }
+  // MO-15, by whoever leads.
+  const bool leads = job.exec == Exec::kThread || thread == 0;
+  if (leads && ended != nullptr) {
+    GpuMemory::add_count_release(ended, 1, FenceScope::kSystem);
+  }
+}
+
 template <Sharing S>
 __global__ void produce(const QueueHandle* queues, Job job, InFlight* fifos, Outcome* outcomes) {
   __shared__ std::uint64_t word;
-  switch (job.exec) {
-    case Exec::kThread: {
-      const std::uint32_t p = blockIdx.x * blockDim.x + threadIdx.x;
-      if (p < job.producers) produce_as<S>(queues, job, fifos, outcomes, p, OneThread{});
-      return;
-    }
-    case Exec::kWarp:
-      if (blockIdx.x < job.producers) {
-        produce_as<S>(queues, job, fifos, outcomes, blockIdx.x, Warp{threadIdx.x});
-      }
-      return;
-    case Exec::kBlock:
-      if (blockIdx.x < job.producers) {
-        produce_as<S>(queues, job, fifos, outcomes, blockIdx.x,
-                      Block{threadIdx.x, blockDim.x, &word});
-      }
-      return;
+  produce_in<S>(blockIdx.x, &word, queues, job, fifos, outcomes, nullptr);
+}
+
+// The first blocks are the NIC.
+template <Sharing S>
+__global__ void __launch_bounds__(engine::gpu::kThreads, 1)
+    produce_and_serve(engine::gpu::Nic nic, const QueueHandle* queues, Job job, InFlight* fifos,
+                      Outcome* outcomes) {
+  __shared__ engine::gpu::Shared shared;
+  __shared__ std::uint64_t word;
+  if (blockIdx.x < nic.blocks) {
+    engine::gpu::serve_block(nic, shared, blockIdx.x);
+  } else {
+    produce_in<S>(blockIdx.x - nic.blocks, &word, queues, job, fifos, outcomes, nic.ended);
+  }
+}
+
+const void* fused_kernel(Sharing sharing) {
+  switch (sharing) {
+    case Sharing::kExclusive:
+      return reinterpret_cast<const void*>(produce_and_serve<Sharing::kExclusive>);
+    case Sharing::kBlock: return reinterpret_cast<const void*>(produce_and_serve<Sharing::kBlock>);
+    default: return reinterpret_cast<const void*>(produce_and_serve<Sharing::kDevice>);
   }
 }
 
@@ -95,7 +132,8 @@ struct Launcher::Impl {
   InFlight* fifos = nullptr;  // on the GPU
   cudaStream_t stream = nullptr;
 
-  void launch(const Job& job) {
+  void launch(const Job& job, const engine::gpu::Nic* nic) {
+    if (nic != nullptr) return launch_fused(job, *nic);
     const bool one_block = job.sharing == Sharing::kBlock && job.exec == Exec::kThread;
     const std::uint32_t blocks = one_block || job.producers == 0 ? 1 : job.producers;
     std::uint32_t threads = one_block && job.producers != 0 ? job.producers : 1;
@@ -115,6 +153,20 @@ struct Launcher::Impl {
     check(cudaGetLastError(), "launching producers");
     check(cudaStreamSynchronize(stream), "waiting for the producers");
   }
+
+  // All blocks must run at once, so that the launch is cooperative: one that does not fit is
+  // refused.
+  void launch_fused(Job job, engine::gpu::Nic nic) {
+    const bool one_block = job.sharing == Sharing::kBlock && job.exec == Exec::kThread;
+    nic.producers = job.producers;
+    check(cudaMemsetAsync(nic.ended, 0, sizeof *nic.ended, stream), "counting producers from 0");
+    void* arguments[] = {&nic, &queues, &job, &fifos, &outcomes};
+    check(cudaLaunchCooperativeKernel(fused_kernel(job.sharing),
+                                      dim3(nic.blocks + (one_block ? 1 : job.producers)),
+                                      dim3(engine::gpu::kThreads), arguments, 0, stream),
+          "launching producers and the NIC's blocks in one kernel");
+    check(cudaStreamSynchronize(stream), "waiting for the producers and the NIC's blocks");
+  }
 };
 
 Launcher::Launcher() : impl_(new Impl) {
@@ -130,7 +182,7 @@ Launcher::Launcher() : impl_(new Impl) {
     Job nothing;
     nothing.producers = 0;
     nothing.sharing = sharing;
-    impl_->launch(nothing);
+    impl_->launch(nothing, nullptr);
   }
 }
 
@@ -142,13 +194,14 @@ Launcher::~Launcher() {
   delete impl_;
 }
 
-std::vector<Outcome> Launcher::run(const std::vector<QueueHandle>& queues, const Job& job) {
+std::vector<Outcome> Launcher::run(const std::vector<QueueHandle>& queues, const Job& job,
+                                   const engine::gpu::Nic* nic) {
   if (job.window > kWindowMax || job.producers > kProducersMax || queues.size() > kProducersMax) {
     throw std::runtime_error("there is no room for so many producers, or for such a window");
   }
   std::copy(queues.begin(), queues.end(), impl_->queues);
   std::fill_n(impl_->outcomes, job.producers, Outcome{});
-  impl_->launch(job);
+  impl_->launch(job, nic);
   return {impl_->outcomes, impl_->outcomes + job.producers};
 }
 

@@ -7,6 +7,10 @@
 
 #include "peal/device/put.hpp"
 
+namespace peal::engine::gpu {
+struct Nic;
+}
+
 namespace peal::test {
 
 // How many threads act as one producer.
@@ -61,8 +65,10 @@ class Launcher {
   Launcher& operator=(const Launcher&) = delete;
 
   // One thread a producer: of blocks of their own, or where the sharing is block, of one. Returns
-  // when all have ended.
-  std::vector<Outcome> run(const std::vector<QueueHandle>& queues, const Job& job);
+  // when all have ended. With a `nic`, its blocks are in the same kernel, and a producer that is a
+  // block has as many threads as they.
+  std::vector<Outcome> run(const std::vector<QueueHandle>& queues, const Job& job,
+                           const engine::gpu::Nic* nic = nullptr);
 
  private:
   struct Impl;

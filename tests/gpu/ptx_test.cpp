@@ -92,12 +92,26 @@ TEST_F(Ptx, EachOrderingPointIsWhatItSaysAtItsScope) {
   expect("load_latch_acquire", {"ld.acquire.@.b64", "st.global.u64"});
   expect("store_proxy_pi_release", {"st.release.@.b64"});                // MO-11
   expect("load_signal_acquire", {"ld.acquire.@.b64", "st.global.u64"});  // MO-12
+  expect("load_count_acquire", {"ld.acquire.@.b32", "st.global.u64"});   // MO-14, MO-15
+  expect("store_count_release", {"st.release.@.b32"});
+  expect("add_count_release", {"red.release.@.add.u32"});
+  expect("claim_count_release", {"atom.release.@.cas.b32", "st.global.u64"});
   // All that there are.
   std::size_t points = 0;
   for (const auto& [name, instructions] : functions_) {
     points += name.ends_with("_cta") || name.ends_with("_gpu") || name.ends_with("_sys") ? 1 : 0;
   }
   EXPECT_EQ(seen_.size(), points);
+}
+
+TEST_F(Ptx, TheNicsEndsAreAtSystemScope) {
+  const Instructions fence = {"fence.acq_rel.sys"};
+  EXPECT_EQ(functions_["acquire_doorbell"], fence);     // MO-2, MO-3
+  EXPECT_EQ(functions_["fence_before_atomic"], fence);  // MO-12
+  EXPECT_EQ(functions_["acquire_tables"], fence);       // MO-16
+  EXPECT_EQ(functions_["say_epoch_before_look"],
+            (Instructions{"st.relaxed.sys.b64", "fence.sc.sys"}));
+  EXPECT_EQ(functions_["answer_epoch_release"], (Instructions{"st.release.sys.b64"}));
 }
 
 TEST_F(Ptx, AWqeSegmentIsOneStoreOf16Bytes) {

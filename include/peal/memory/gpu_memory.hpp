@@ -212,6 +212,59 @@ struct GpuMemory {
                   FenceScope::kSystem);
   }
 
+  // MO-12, writing end: what was placed before is visible before the atomic that follows.
+  __device__ static void fence_before_atomic() {
+    fence(FenceScope::kSystem);
+  }
+
+  // MO-14: counts of what the NIC's warps hand each other.
+  __device__ static std::uint32_t load_count_acquire(const std::uint32_t* count, FenceScope scope) {
+    std::uint32_t v = 0;
+#define PEAL_PTX_LOAD(s) \
+  asm volatile("ld.acquire." s ".b32 %0, [%1];" : "=r"(v) : "l"(count) : "memory")
+    PEAL_PTX_BY_SCOPE(scope, PEAL_PTX_LOAD)
+#undef PEAL_PTX_LOAD
+    return v;
+  }
+  __device__ static void store_count_release(std::uint32_t* count, std::uint32_t v,
+                                             FenceScope scope) {
+    store_release(count, v, scope);
+  }
+  __device__ static void add_count_release(std::uint32_t* count, std::uint32_t n, FenceScope scope){
+#define PEAL_PTX_ADD(s) \
+  asm volatile("red.release." s ".add.u32 [%0], %1;" ::"l"(count), "r"(n) : "memory")
+      PEAL_PTX_BY_SCOPE(scope, PEAL_PTX_ADD)
+#undef PEAL_PTX_ADD
+  }  // One more, if it is still what was seen.
+  __device__
+      static bool claim_count_release(std::uint32_t* count, std::uint32_t seen, FenceScope scope) {
+    std::uint32_t old = 0;
+#define PEAL_PTX_SWAP(s)                                      \
+  asm volatile("atom.release." s ".cas.b32 %0, [%1], %2, %3;" \
+               : "=r"(old)                                    \
+               : "l"(count), "r"(seen), "r"(seen + 1)         \
+               : "memory")
+    PEAL_PTX_BY_SCOPE(scope, PEAL_PTX_SWAP)
+#undef PEAL_PTX_SWAP
+    return old == seen;
+  }
+
+  // MO-16: the epoch's reader says which tables it will read, and looks at the epoch again, before
+  // it reads them; what it has done under the tables before is visible before its answer.
+  __device__ static std::uint64_t look_at_epoch(const std::uint64_t* epoch) {
+    return load_relaxed(epoch);
+  }
+  __device__ static void say_epoch_before_look(std::uint64_t* word, std::uint64_t v) {
+    asm volatile("st.relaxed.sys.b64 [%0], %1;" ::"l"(word), "l"(v) : "memory");
+    asm volatile("fence.sc.sys;" ::: "memory");
+  }
+  __device__ static void acquire_tables() {
+    fence(FenceScope::kSystem);
+  }
+  __device__ static void answer_epoch_release(std::uint64_t* word, std::uint64_t v) {
+    store_release(word, v, FenceScope::kSystem);
+  }
+
   // ---- Time ------------------------------------------------------------------------------------
 
   // The GPU's global timer, which may tick as coarsely as a microsecond.

@@ -7,6 +7,7 @@
 #include "engine/gpu/nic_kernel.hpp"
 #include "nic/atomic.hpp"
 #include "nic/check.hpp"
+#include "peal/memory/gpu_memory.hpp"
 
 namespace peal::engine::gpu {
 
@@ -20,12 +21,7 @@ inline constexpr std::uint32_t kPieces = 1024;  // between the front and the cop
 inline constexpr std::uint32_t kPieceBytes = 8192;
 static_assert(kQueuesABlock < kLanes, "a lane a queue, and one for the epoch");
 
-// Free-running counts in shared memory. A release of one warp is acquired by another.
-__device__ inline std::uint32_t load_acquire(const std::uint32_t* p) {
-  std::uint32_t v = 0;
-  asm volatile("ld.acquire.cta.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
-  return v;
-}
+// Of words in shared memory; these order nothing.
 __device__ inline std::uint32_t load_relaxed(const std::uint32_t* p) {
   std::uint32_t v = 0;
   asm volatile("ld.relaxed.cta.b32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
@@ -39,11 +35,16 @@ __device__ inline std::uint64_t load_relaxed(const std::uint64_t* p) {
 __device__ inline void store_relaxed(std::uint64_t* p, std::uint64_t v) {
   asm volatile("st.relaxed.cta.b64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
+
+// MO-14, between the warps of a block: free-running counts in shared memory.
+__device__ inline std::uint32_t load_acquire(const std::uint32_t* p) {
+  return GpuMemory::load_count_acquire(p, FenceScope::kBlock);
+}
 __device__ inline void store_release(std::uint32_t* p, std::uint32_t v) {
-  asm volatile("st.release.cta.b32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+  GpuMemory::store_count_release(p, v, FenceScope::kBlock);
 }
 __device__ inline void add_release(std::uint32_t* p, std::uint32_t v) {
-  asm volatile("red.release.cta.add.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+  GpuMemory::add_count_release(p, v, FenceScope::kBlock);
 }
 
 // A WQE that was fetched and has no CQE yet.

@@ -12,6 +12,7 @@
 
 #include "engine/gpu/nic_kernel.hpp"
 #include "peal/host/error.hpp"
+#include "peal/mlx5/doorbell.hpp"
 
 namespace peal::engine {
 namespace {
@@ -83,6 +84,7 @@ struct GpuEngine::Impl {
   // By the CPU, of memory that only a GPU reaches.
   void read(void* to, const void* from, std::size_t bytes) const;
   void place_queues();
+  void clear_doorbells();
   // Sets the epoch behind what was copied before on this stream.
   void set_epoch(std::uint64_t e);
   bool answered(std::uint64_t e) const;
@@ -99,7 +101,10 @@ struct GpuEngine::Impl {
   cudaStream_t copies = nullptr;
   cudaStream_t kernel = nullptr;
   std::uint64_t epoch = 0;
+  std::vector<std::uint64_t> cleared = std::vector<std::uint64_t>(nic::kMaxQps);  // generations
+  std::uint64_t* zero = nullptr;                                                  // pinned
   bool running = false;
+  bool served = false;  // the cores know
 };
 
 void GpuEngine::Impl::start() {
@@ -118,11 +123,17 @@ void GpuEngine::Impl::start() {
   staged_epoch = pinned<std::uint64_t>(1);
   queues = pinned<gpu::Queue>(nic::kMaxQps);
   bounce = pinned<std::byte>(kBounceBytes);
-  require(static_cast<cudaError_t>(gpu::launch(nic, kernel)), "starting the NIC's kernel");
-  running = true;
+  zero = pinned<std::uint64_t>(1);
+  if (options.fused) {
+    nic.ended = on_gpu<std::uint32_t>(1);
+  } else {
+    require(static_cast<cudaError_t>(gpu::launch(nic, kernel)), "starting the NIC's kernel");
+    running = true;
+  }
   const auto reads = [this](void* to, const void* from, std::size_t n) { read(to, from, n); };
   sender.serve_elsewhere(reads);
   receiver.serve_elsewhere(reads);
+  served = true;
 }
 
 void GpuEngine::Impl::set_epoch(std::uint64_t e) {
@@ -134,7 +145,9 @@ void GpuEngine::Impl::set_epoch(std::uint64_t e) {
 
 bool GpuEngine::Impl::answered(std::uint64_t e) const {
   for (std::uint32_t b = 0; b < options.blocks; ++b) {
-    if (CpuMemory::load_ready_acquire(&nic.seen[b], FenceScope::kSystem) != e) return false;
+    const std::uint64_t word = CpuMemory::load_ready_acquire(&nic.seen[b], FenceScope::kSystem);
+    const bool takes_them_later = options.fused && word == gpu::kNotRunning;
+    if (word != gpu::word_of(e, true) && !takes_them_later) return false;
   }
   return true;
 }
@@ -144,6 +157,7 @@ void GpuEngine::Impl::publish() {
   std::memcpy(static_cast<void*>(&staging->sender), &sender.tables(), sizeof(nic::Tables));
   std::memcpy(static_cast<void*>(&staging->receiver), &receiver.tables(), sizeof(nic::Tables));
   place_queues();
+  clear_doorbells();
   ++epoch;
   require(cudaMemcpyAsync(nic.mirror[epoch & 1], staging, sizeof(gpu::Mirror),
                           cudaMemcpyHostToDevice, copies),
@@ -177,6 +191,18 @@ void GpuEngine::Impl::place_queues() {
                               " blocks serves at most " + std::to_string(places) + " queues");
     }
     staging->queue[p] = i;
+  }
+}
+
+// A ring of the value that its register still holds from before would be no news to the kernel.
+void GpuEngine::Impl::clear_doorbells() {
+  for (std::uint32_t i = 1; i < nic::kMaxQps; ++i) {
+    const nic::QpEntry& qp = staging->sender.qps[i];
+    if (qp.qpn.value == 0 || cleared[i] == qp.ring_generation) continue;
+    cleared[i] = qp.ring_generation;
+    require(cudaMemcpyAsync(staging->sender.uars[qp.uar].page + mlx5::kUarDoorbellOffset, zero,
+                            sizeof *zero, cudaMemcpyDefault, copies),
+            "clearing a doorbell");
   }
 }
 
@@ -230,6 +256,8 @@ void GpuEngine::Impl::stop() noexcept {
       // Then the context is lost, and the kernel with it.
     }
     cudaStreamSynchronize(kernel);
+  }
+  if (served) {
     const auto none = [](void*, const void*, std::size_t) {
       throw Error(ENODEV, "the GPU engine that served this queue has ended");
     };
@@ -244,6 +272,8 @@ void GpuEngine::Impl::stop() noexcept {
   cudaFreeHost(staged_epoch);
   cudaFreeHost(queues);
   cudaFreeHost(bounce);
+  cudaFreeHost(zero);
+  cudaFree(nic.ended);
   if (copies != nullptr) cudaStreamDestroy(copies);
   if (kernel != nullptr) cudaStreamDestroy(kernel);
 }
@@ -267,6 +297,10 @@ void GpuEngine::call(const std::function<void()>& f) {
   impl_->take_reports();
   f();
   impl_->publish();
+}
+
+const gpu::Nic& GpuEngine::nic() const {
+  return impl_->nic;
 }
 
 GpuQueueReport GpuEngine::report(Qpn sender_qpn) {

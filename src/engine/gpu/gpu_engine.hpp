@@ -20,10 +20,17 @@
 
 namespace peal::engine {
 
+namespace gpu {
+struct Nic;
+}
+
 struct GpuEngineOptions {
   // Each serves every blocks-th queue of the sender.
   std::uint32_t blocks = 8;
   bool null_payload = false;  // completes without moving
+  // Starts no kernel: the blocks are part of each kernel of producers (serve.cuh), and what the
+  // control path changes reaches the next one.
+  bool fused = false;
 };
 
 // What the kernel has done for a queue of the sender.
@@ -46,11 +53,15 @@ class GpuEngine final : public Engine {
   // Stops the kernel and waits for its end.
   ~GpuEngine() override;
 
-  // Runs `f`, and returns when every block works with what it changed. Throws peal::Error when one
-  // does not answer within 10 s.
+  // Runs `f`, and returns when every block that runs works with what it changed. Throws peal::Error
+  // when one does not answer within 10 s.
   void call(const std::function<void()>& f) override;
 
   GpuQueueReport report(Qpn sender_qpn);
+
+  // Fused: what the kernel of producers needs. Whoever launches it sets `producers` in a copy and
+  // `*ended` to 0.
+  const gpu::Nic& nic() const;
 
  private:
   struct Impl;

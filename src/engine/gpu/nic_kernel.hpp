@@ -60,6 +60,13 @@ struct Queue {
   BackState back;
 };
 
+// What a block says of itself: that it reads the tables of an epoch, or works with them by now. The
+// host overwrites no tables that a block may be reading.
+inline constexpr std::uint64_t kNotRunning = 0;
+constexpr std::uint64_t word_of(std::uint64_t epoch, bool works_with_it) {
+  return epoch << 1 | (works_with_it ? 1 : 0);
+}
+
 struct Nic {
   Mirror* mirror[2];     // by the epoch's parity
   std::uint64_t* epoch;  // in GPU memory; the host writes
@@ -67,6 +74,11 @@ struct Nic {
   Queue* queues;         // in GPU memory, by QP index
   std::uint32_t blocks;
   bool null_payload;
+  // Where blocks serve in their producers' kernel: they end when `*ended`, in GPU memory, is
+  // `producers`. Whoever launches says how many there are and begins with 0; each adds 1 when it
+  // has ended (GpuMemory::add_count_release at system scope, MO-15). Null and 0 otherwise.
+  std::uint32_t* ended;
+  std::uint32_t producers;
 };
 
 // Starts the kernel on a stream; 0, or a cudaError_t.
