@@ -1,242 +1,35 @@
-// GPU threads as producers on a software ConnectX: one that a CPU thread steps, whose queues and
-// payload lie in host memory that the GPU reaches; one that is a kernel on the same GPU, with all
-// of that in GPU memory and the doorbells in pinned host memory; and the same one as blocks of the
-// producers' own kernel. Skipped where there is no GPU.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <random>
-#include <string>
-#include <tuple>
-#include <vector>
-
-#include "engine/gpu/gpu_engine.hpp"
-#include "engine/threads.hpp"
-#include "gpu/producers.hpp"
-#include "link/loopback.hpp"
-#include "peal/host/context.hpp"
-#include "peal/host/memory_region.hpp"
-#include "peal/host/queue_pair.hpp"
-#include "peal/host/sinks.hpp"
-#include "verbs/cuda_memory.hpp"
-#include "verbs/software_nic.hpp"
+// What GPU threads and the GPU's NIC do together. Skipped where there is no GPU.
+#include "gpu/fabric.hpp"
 
 namespace peal::test {
 namespace {
-
-enum class NicOn : std::uint8_t { kCpu, kGpu, kFused };
-const char* name_of(NicOn nic) {
-  return nic == NicOn::kCpu ? "threads" : nic == NicOn::kGpu ? "gpu" : "fused";
-}
-
-struct Setup {
-  NicOn nic = NicOn::kCpu;
-  std::uint32_t queues = 1;
-  std::uint32_t depth = 64;
-  std::uint64_t first_wqe_index = 0;
-  std::size_t bytes = 1 << 20;
-  NicHandler handler = NicHandler::kDirect;
-  CompletionMode completion = CompletionMode::kEvery;
-  bool connected = true;
-  bool null_payload = false;
-  std::uint32_t blocks = 4;
-};
-
-constexpr std::size_t kSignalBytes = 64 * Launcher::kProducersMax;
-constexpr std::size_t kQueueBytes = 96 << 20;
-constexpr std::size_t kPages = 256;
-
-class Fabric {
- public:
-  explicit Fabric(const Setup& s)
-      : setup(s),
-        sender_nic({.nic_number = 1,
-                    .first_wqe_index = s.first_wqe_index,
-                    .notify = [this](const nic::Notice& n) { heard(n); }},
-                   loopback.a()),
-        receiver_nic({.nic_number = 2, .notify = [this](const nic::Notice& n) { heard(n); }},
-                     loopback.b()) {
-    pages = std::make_shared<verbs::CudaUarPages>(kPages);
-    if (s.nic == NicOn::kCpu) {
-      memory = std::make_shared<verbs::CudaHostMemory>();
-      engine = std::make_unique<engine::ThreadsEngine>(
-          std::vector<engine::Step>{sender_nic.step(), receiver_nic.step()});
-    } else {
-      memory = std::make_shared<verbs::CudaDeviceMemory>(kQueueBytes + 2 * s.bytes + kSignalBytes);
-      gpu = new engine::GpuEngine(
-          sender_nic.core(), receiver_nic.core(),
-          {.blocks = s.blocks, .null_payload = s.null_payload, .fused = s.nic == NicOn::kFused});
-      engine.reset(gpu);
-    }
-    source = static_cast<std::byte*>(memory->allocate(s.bytes));
-    target = static_cast<std::byte*>(memory->allocate(s.bytes + kSignalBytes));
-    if (source == nullptr || target == nullptr) throw std::bad_alloc();
-    sent.resize(s.bytes);
-    std::mt19937_64 random(7);
-    for (std::byte& b : sent) b = static_cast<std::byte>(random());
-    memory->copy_to_device(source, sent.data(), s.bytes);
-    connect();
-  }
-  ~Fabric() {
-    objects.reset();
-    memory->release(source, setup.bytes);
-    memory->release(target, setup.bytes + kSignalBytes);
-  }
-
-  struct Objects {
-    Context sender;
-    Context receiver;
-    MemoryRegion from;
-    MemoryRegion to;
-    Sinks sinks;
-    std::vector<QueuePair> qps;
-    std::vector<QueuePair> peers;
-  };
-
-  void connect() {
-    const bool mapped = setup.nic == NicOn::kCpu;
-    const auto provider = [&](verbs::SoftwareNic& nic) {
-      return mapped ? nic.provider(*engine, memory) : nic.provider(*engine, memory, {}, pages);
-    };
-    Context sender = Context::open(provider(sender_nic), {.handler = setup.handler});
-    Context receiver = Context::open(provider(receiver_nic));
-    MemoryRegion from = MemoryRegion::create(sender, source, setup.bytes, Access::kLocalOnly);
-    MemoryRegion to =
-        MemoryRegion::create(receiver, target, setup.bytes + kSignalBytes, Access::kRemoteAll);
-    Sinks sinks = Sinks::create(sender, 1);
-    objects.emplace(
-        Objects{sender, receiver, std::move(from), std::move(to), std::move(sinks), {}, {}});
-    for (std::uint32_t i = 0; i < setup.queues; ++i) {
-      objects->qps.push_back(QueuePair::create(sender, {.depth = setup.depth,
-                                                        .first_wqe_index = setup.first_wqe_index,
-                                                        .completion = setup.completion}));
-      objects->peers.push_back(QueuePair::create(receiver, {.depth = 1}));
-      if (!setup.connected) continue;
-      objects->qps[i].connect(objects->peers[i].address());
-      objects->peers[i].connect(objects->qps[i].address());
-    }
-  }
-
-  Job job() const {
-    Job j;
-    j.source = objects->from.address();
-    j.lkey = objects->from.lkey();
-    j.target = objects->to.address();
-    j.rkey = objects->to.rkey();
-    j.queues = setup.queues;
-    j.signal = objects->to.address() + setup.bytes;
-    j.sink = objects->sinks[0];
-    return j;
-  }
-  std::vector<Outcome> run(const Job& job) {
-    std::vector<QueueHandle> handles;
-    for (const QueuePair& qp : objects->qps) handles.push_back(qp.handle());
-    return launcher().run(handles, job, setup.nic == NicOn::kFused ? &gpu->nic() : nullptr);
-  }
-  // Whether the first `bytes` have arrived, and nothing behind them was touched.
-  bool arrived(std::size_t bytes) {
-    std::vector<std::byte> there(setup.bytes);
-    if (memory->copy_from_device(there.data(), target, setup.bytes) != 0) return false;
-    const auto end = there.begin() + static_cast<std::ptrdiff_t>(bytes);
-    return std::equal(there.begin(), end, sent.begin()) &&
-           std::all_of(end, there.end(), [](std::byte b) { return b == std::byte{0}; });
-  }
-  std::uint64_t signal_of(std::uint32_t producer) {
-    std::uint64_t v = 0;
-    memory->copy_from_device(&v, target + setup.bytes + producer * 64, sizeof v);
-    return v;
-  }
-  void arm(const std::vector<nic::Fault>& faults) {
-    engine->call([&] { sender_nic.core().arm_faults(objects->qps[0].address().qpn, faults); });
-  }
-  void reset() {
-    QueuePair& qp = objects->qps[0];
-    QueuePair& peer = objects->peers[0];
-    qp.reset();
-    peer.reset();
-    qp.connect(peer.address());
-    peer.connect(qp.address());
-  }
-
-  Qpn qpn(std::uint32_t i) const { return objects->qps[i].address().qpn; }
-  void wait_until_quiet() {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    for (bool quiet = false; !quiet && std::chrono::steady_clock::now() < deadline;) {
-      engine->call([&] { quiet = sender_nic.core().quiet(qpn(0)); });
-    }
-  }
-  void heard(const nic::Notice& n) {
-    if (n.level == nic::Strictness::kRefuse) refusals.push_back(n);
-  }
-
-  // Before any engine: see Launcher.
-  static Launcher& launcher() {
-    static Launcher one;
-    return one;
-  }
-
-  Setup setup;
-  std::vector<nic::Notice> refusals;  // on the engine's thread, in its calls or steps
-  link::Loopback loopback;
-  verbs::SoftwareNic sender_nic;
-  verbs::SoftwareNic receiver_nic;
-  std::shared_ptr<verbs::DeviceMemory> memory;
-  std::shared_ptr<verbs::UarPages> pages;
-  std::unique_ptr<engine::Engine> engine;
-  engine::GpuEngine* gpu = nullptr;
-  std::byte* source = nullptr;
-  std::byte* target = nullptr;
-  std::vector<std::byte> sent;
-  std::optional<Objects> objects;
-};
-
-class Gpu : public testing::Test {
- protected:
-  void SetUp() override {
-    const std::string why = why_no_gpu();
-    if (!why.empty()) GTEST_SKIP() << why;
-    Fabric::launcher();
-  }
-};
 
 class OnEach : public Gpu, public testing::WithParamInterface<NicOn> {};
 INSTANTIATE_TEST_SUITE_P(Nic, OnEach, testing::Values(NicOn::kCpu, NicOn::kGpu, NicOn::kFused),
                          [](const auto& p) { return std::string(name_of(p.param)); });
 
-// All succeeded, and each byte is where it belongs.
-void expect_all(Fabric& fabric, const Job& job, const std::vector<Outcome>& outcomes) {
-  ASSERT_EQ(outcomes.size(), job.producers);
-  std::uint64_t first_ns = ~std::uint64_t{0};
-  std::uint64_t last_ns = 0;
-  for (const Outcome& o : outcomes) {
-    EXPECT_EQ(o.status, Status::kOk) << status_name(o.status);
-    EXPECT_EQ(o.posted, job.puts);
-    EXPECT_EQ(o.completed, job.puts);
-    first_ns = std::min(first_ns, o.started_ns);
-    last_ns = std::max(last_ns, o.ended_ns);
-  }
-  EXPECT_TRUE(fabric.arrived(std::size_t{job.producers} * job.puts * job.bytes));
-  const double puts = static_cast<double>(job.producers) * job.puts;
-  const double ns = static_cast<double>(std::max<std::uint64_t>(last_ns - first_ns, 1));
-  std::printf(
-      "  engine %s: %u producers, %u QPs, window %u, batch %u, %u bytes: %.3f million PUTs a "
-      "second, %.2f Gbps, moved by software\n",
-      name_of(fabric.setup.nic), job.producers, job.queues, job.window, job.batch, job.bytes,
-      puts * 1e3 / ns, puts * job.bytes * 8 / ns);
-}
-
+// Around what is copied in bulk, and in pieces, and where neither can be.
 TEST_P(OnEach, OneThreadPutsOneAfterTheOther) {
-  for (const std::uint32_t bytes : {1u, 63u, 64u, 4096u, 10'000u}) {
+  for (const std::uint32_t bytes :
+       {1u, 63u, 64u, 1008u, 1023u, 1024u, 4096u, 4097u, 8200u, 10'000u, 100'000u}) {
     Fabric fabric({.nic = GetParam()});
     Job job = fabric.job();
     job.bytes = bytes;
-    job.puts = 100;
+    job.puts = std::min(100u, (1u << 20) / bytes);
+    expect_all(fabric, job, fabric.run(job));
+  }
+}
+
+// More pieces than their ring has room for, of several PUTs at once.
+TEST_P(OnEach, LongPutsArriveWhole) {
+  for (const std::uint32_t bytes : {64u << 10, 1u << 20, (4u << 20) + 12'345}) {
+    Fabric fabric({.nic = GetParam(), .queues = 2, .bytes = 48 << 20, .blocks = 1});
+    Job job = fabric.job();
+    job.bytes = bytes;
+    job.producers = 2;
+    job.puts = std::min(64u, (24u << 20) / bytes);
+    job.window = 16;
+    job.batch = 4;
     expect_all(fabric, job, fabric.run(job));
   }
 }
@@ -562,63 +355,6 @@ TEST_P(OnEach, TheCoreCountsWhatWasDone) {
                             [&](const nic::Notice& n) { return n.reason == why; }),
               1)
         << nic::refusal_name(why);
-  }
-}
-
-// Figures of software, for a look: shapes of the stages at 4 KiB.
-TEST_F(Gpu, RatesAt4KiB) {
-  struct Shape {
-    Exec exec;
-    std::uint32_t producers, queues, window, batch, puts;
-  };
-  const Shape shapes[] = {
-      {Exec::kThread, 1, 1, 1, 1, 2000},     {Exec::kThread, 1, 1, 256, 1, 4000},
-      {Exec::kThread, 1, 1, 256, 32, 8000},  {Exec::kWarp, 1, 1, 1024, 64, 16000},
-      {Exec::kThread, 4, 1, 64, 32, 4000},   {Exec::kThread, 4, 4, 64, 32, 8000},
-      {Exec::kWarp, 4, 4, 512, 64, 16000},   {Exec::kThread, 16, 16, 256, 32, 8000},
-      {Exec::kWarp, 16, 16, 512, 64, 16000},
-  };
-  for (const bool null_payload : {false, true}) {
-    for (const Shape& s : shapes) {
-      for (const DoorbellOrder order :
-           {DoorbellOrder::kRingRecordRing, DoorbellOrder::kRecordRing}) {
-        Fabric fabric({.nic = NicOn::kGpu,
-                       .queues = s.queues,
-                       .depth = 1024,
-                       .bytes = std::size_t{s.producers} * s.puts * 4096,
-                       .null_payload = null_payload,
-                       .blocks = s.queues});
-        Job job = fabric.job();
-        job.bytes = 4096;
-        job.puts = s.puts;
-        job.producers = s.producers;
-        job.window = s.window;
-        job.batch = s.batch;
-        job.exec = s.exec;
-        job.submit = {order, order == DoorbellOrder::kRecordRing ? PublishOrder::kCombine
-                                                                 : PublishOrder::kInOrder};
-        job.sharing = order == DoorbellOrder::kRecordRing && s.queues == s.producers
-                          ? Sharing::kExclusive
-                          : Sharing::kDevice;
-        const std::vector<Outcome> outcomes = fabric.run(job);
-        std::printf("%s%s %s %s", null_payload ? "null NIC, " : "", exec_name(job.exec),
-                    sharing_name(job.sharing), doorbell_order_name(order));
-        if (!null_payload) {
-          expect_all(fabric, job, outcomes);
-          continue;
-        }
-        std::uint64_t first_ns = ~std::uint64_t{0};
-        std::uint64_t last_ns = 0;
-        for (const Outcome& o : outcomes) {
-          EXPECT_EQ(o.status, Status::kOk);
-          first_ns = std::min(first_ns, o.started_ns);
-          last_ns = std::max(last_ns, o.ended_ns);
-        }
-        std::printf("  %u producers, %u QPs, window %u, batch %u: %.3f million a second\n",
-                    s.producers, s.queues, s.window, s.batch,
-                    1e3 * s.producers * s.puts / static_cast<double>(last_ns - first_ns));
-      }
-    }
   }
 }
 

@@ -1,6 +1,7 @@
 // One function for each ordering point and scope, and the submissions that are made of them:
 // compiled to PTX, which tests/gpu/ptx_test.cpp reads. Never run.
 #include "peal/device/put.hpp"
+#include "peal/memory/gpu_bulk.hpp"
 #include "peal/memory/gpu_memory.hpp"
 
 namespace {
@@ -85,6 +86,22 @@ extern "C" __global__ void acquire_tables() {
 }
 extern "C" __global__ void answer_epoch_release(std::uint64_t* word, std::uint64_t v) {
   M::answer_epoch_release(word, v);
+}
+
+// A bulk copy, from what was acquired to what is released.
+extern "C" __global__ void bulk_begin() {
+  __shared__ std::uint64_t barrier;
+  peal::GpuBulk::begin(&barrier);
+}
+extern "C" __global__ void bulk_copy(std::byte* to, const std::byte* from, std::uint32_t* count) {
+  __shared__ alignas(128) std::byte buffer[64];
+  __shared__ std::uint64_t barrier;
+  M::load_count_acquire(count, FenceScope::kBlock);
+  peal::GpuBulk::load_after_acquire(buffer, from, sizeof buffer, &barrier);
+  peal::GpuBulk::wait_load(&barrier, 0);
+  peal::GpuBulk::store(to, buffer, sizeof buffer);
+  peal::GpuBulk::wait_stores();
+  M::add_count_release(count, 1, FenceScope::kBlock);
 }
 
 extern "C" __global__ void store_wqe_segment(peal::mlx5::Words16* p, peal::mlx5::Words16 v) {

@@ -97,10 +97,9 @@ template <Sharing S>
 __global__ void __launch_bounds__(engine::gpu::kThreads, 1)
     produce_and_serve(engine::gpu::Nic nic, const QueueHandle* queues, Job job, InFlight* fifos,
                       Outcome* outcomes) {
-  __shared__ engine::gpu::Shared shared;
   __shared__ std::uint64_t word;
   if (blockIdx.x < nic.blocks) {
-    engine::gpu::serve_block(nic, shared, blockIdx.x);
+    engine::gpu::serve_block(nic, engine::gpu::shared_memory(), blockIdx.x);
   } else {
     produce_in<S>(blockIdx.x - nic.blocks, &word, queues, job, fifos, outcomes, nic.ended);
   }
@@ -161,9 +160,13 @@ struct Launcher::Impl {
     nic.producers = job.producers;
     check(cudaMemsetAsync(nic.ended, 0, sizeof *nic.ended, stream), "counting producers from 0");
     void* arguments[] = {&nic, &queues, &job, &fifos, &outcomes};
-    check(cudaLaunchCooperativeKernel(fused_kernel(job.sharing),
-                                      dim3(nic.blocks + (one_block ? 1 : job.producers)),
-                                      dim3(engine::gpu::kThreads), arguments, 0, stream),
+    const void* fused = fused_kernel(job.sharing);
+    const dim3 blocks(nic.blocks + (one_block ? 1 : job.producers));
+    check(cudaFuncSetAttribute(fused, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               sizeof(engine::gpu::Shared)),
+          "giving the NIC's blocks their shared memory");
+    check(cudaLaunchCooperativeKernel(fused, blocks, dim3(engine::gpu::kThreads), arguments,
+                                      sizeof(engine::gpu::Shared), stream),
           "launching producers and the NIC's blocks in one kernel");
     check(cudaStreamSynchronize(stream), "waiting for the producers and the NIC's blocks");
   }

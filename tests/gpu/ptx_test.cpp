@@ -31,7 +31,8 @@ std::map<std::string, Instructions> functions_of(const std::string& path) {
     words >> word;
     if (word.starts_with("@")) words >> word;
     if (word.ends_with(";")) word.pop_back();
-    for (const char* kind : {"ld.", "st.", "atom.", "red.", "fence.", "membar."}) {
+    for (const char* kind :
+         {"ld.", "st.", "atom.", "red.", "fence.", "membar.", "cp.", "mbarrier."}) {
       if (word.starts_with(kind) && !word.starts_with("ld.param")) functions[name].push_back(word);
     }
   }
@@ -112,6 +113,21 @@ TEST_F(Ptx, TheNicsEndsAreAtSystemScope) {
   EXPECT_EQ(functions_["say_epoch_before_look"],
             (Instructions{"st.relaxed.sys.b64", "fence.sc.sys"}));
   EXPECT_EQ(functions_["answer_epoch_release"], (Instructions{"st.release.sys.b64"}));
+}
+
+// MO-17: a proxy fence between what was acquired and the load, and the store whole, not only its
+// reading (.read), before the release.
+TEST_F(Ptx, ABulkCopyIsBetweenItsAcquireAndItsRelease) {
+  EXPECT_EQ(functions_["bulk_begin"],
+            (Instructions{"mbarrier.init.shared::cta.b64", "fence.mbarrier_init.release.cluster",
+                          "fence.proxy.async"}));
+  EXPECT_EQ(
+      functions_["bulk_copy"],
+      (Instructions{
+          "ld.acquire.cta.b32", "fence.proxy.async", "mbarrier.arrive.expect_tx.shared::cta.b64",
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
+          "mbarrier.try_wait.parity.shared::cta.b64", "cp.async.bulk.global.shared::cta.bulk_group",
+          "cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "red.release.cta.add.u32"}));
 }
 
 TEST_F(Ptx, AWqeSegmentIsOneStoreOf16Bytes) {

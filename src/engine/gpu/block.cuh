@@ -13,12 +13,15 @@ namespace peal::engine::gpu {
 
 inline constexpr std::uint32_t kLanes = 32;
 inline constexpr std::uint32_t kAllLanes = 0xffffffff;
-inline constexpr std::uint32_t kThreads = 1024;
 inline constexpr std::uint32_t kFrontWarp = 0;
 inline constexpr std::uint32_t kBackWarp = 1;
-inline constexpr std::uint32_t kSteps = 256;    // WQEs between front and back
-inline constexpr std::uint32_t kPieces = 1024;  // between the front and the copying warps
-inline constexpr std::uint32_t kPieceBytes = 8192;
+inline constexpr std::uint32_t kFirstCopier = 2;
+inline constexpr std::uint32_t kCopiers = 24;  // warps; their buffers fill the shared memory
+inline constexpr std::uint32_t kThreads = (kFirstCopier + kCopiers) * kLanes;
+inline constexpr std::uint32_t kSteps = 256;   // WQEs between front and back
+inline constexpr std::uint32_t kPieces = 256;  // between the front and the copying warps
+inline constexpr std::uint32_t kPieceBytes = 4096;
+inline constexpr std::uint32_t kMostSharedBytes = 227 << 10;  // that a block of sm_90 may have
 static_assert(kQueuesABlock < kLanes, "a lane a queue, and one for the epoch");
 
 // Of words in shared memory; these order nothing.
@@ -63,6 +66,18 @@ struct Step {
   nic::Refusal refusal;
 };
 
+// What one warp copies at once; or an atomic, whose target is `from`.
+struct Piece {
+  const std::byte* from;
+  std::byte* to;
+  std::uint32_t bytes;
+  std::uint32_t slot;  // of the step, and what is below
+
+  __device__ bool is_atomic() const { return (slot & kAtomicPiece) != 0; }
+  static constexpr std::uint32_t kAtomicPiece = 1u << 8;
+};
+inline constexpr std::uint32_t kSlotMask = 0xff;
+
 // A queue that the block serves, with what it needs of the tables at hand. The front writes the
 // front's state, the back the back's; while nothing is between them, the front may write both.
 struct Served {
@@ -75,19 +90,23 @@ struct Served {
   BackState back;
 };
 
+// Dynamic shared memory: more than a block has otherwise.
 struct Shared {
+  alignas(128) std::byte buffer[kCopiers][2][kPieceBytes];
+  std::uint64_t loaded[kCopiers];  // barriers of loads into the buffers
   Step step[kSteps];
-  std::uint32_t done[kSteps];    // pieces of the step that are copied
-  std::uint32_t piece[kPieces];  // step and number: slot | piece << 8
-  std::uint32_t pieces;          // made by the front
-  std::uint32_t claimed;         // by the copying warps
-  std::uint32_t head;            // steps made by the front
-  std::uint32_t tail;            // steps done with by the back
+  std::uint32_t done[kSteps];  // pieces of the step that are copied
+  Piece piece[kPieces];
+  std::uint32_t pieces;   // made by the front
+  std::uint32_t claimed;  // by the copying warps
+  std::uint32_t head;     // steps made by the front
+  std::uint32_t tail;     // steps done with by the back
   std::uint32_t stop;
   nic::AtomicOperands operands;  // of an atomic, which is alone between front and back
   bool swaps;
   Served served[kQueuesABlock];
 };
-static_assert(kSteps <= 256, "a step's slot has 8 bits of a piece");
+static_assert(kSteps <= kSlotMask + 1 && kPieces % kLanes == 0);
+static_assert(sizeof(Shared) <= kMostSharedBytes);
 
 }  // namespace peal::engine::gpu

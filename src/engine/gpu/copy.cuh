@@ -1,11 +1,21 @@
-// The copying warps of a block: each claims a piece, copies it, and counts it as done.
+// The copying warps of a block: each claims pieces, copies them, and counts each as done when it
+// lies whole in its place. Larger pieces go through shared memory, so that one is loaded while the
+// one before it is stored.
 #pragma once
 
 #include "engine/gpu/block.cuh"
+#include "peal/memory/gpu_bulk.hpp"
 
 namespace peal::engine::gpu {
 
-inline constexpr std::uint32_t kInFlight = 8;  // loads of a lane
+inline constexpr std::uint32_t kInFlight = 8;      // loads of a lane
+inline constexpr std::uint32_t kBulkBytes = 1024;  // below it a warp's own loads are as quick
+
+__device__ inline bool goes_in_bulk(const Piece& p) {
+  const auto mixed =
+      reinterpret_cast<std::uintptr_t>(p.to) | reinterpret_cast<std::uintptr_t>(p.from) | p.bytes;
+  return mixed % 16 == 0 && p.bytes >= kBulkBytes && !p.is_atomic();
+}
 
 __device__ inline void copy(std::byte* to, const std::byte* from, std::uint32_t bytes,
                             std::uint32_t lane) {
@@ -49,54 +59,97 @@ __device__ T execute(T* target, const nic::AtomicOperands& o, bool swaps) {
 }
 
 // By one lane. MO-12: all before it has been completed, and the fence makes it visible first.
-__device__ inline void execute_atomic(const Shared& sh, const Step& s) {
+__device__ inline void execute_atomic(const Shared& sh, const Piece& p) {
   GpuMemory::fence_before_atomic();
-  auto* target = const_cast<std::byte*>(s.from);
-  if (s.bytes == 8) {
-    *reinterpret_cast<std::uint64_t*>(s.to) =
+  auto* target = const_cast<std::byte*>(p.from);
+  if (p.bytes == 8) {
+    *reinterpret_cast<std::uint64_t*>(p.to) =
         execute(reinterpret_cast<unsigned long long*>(target), sh.operands, sh.swaps);
   } else {
-    *reinterpret_cast<std::uint32_t*>(s.to) =
+    *reinterpret_cast<std::uint32_t*>(p.to) =
         execute(reinterpret_cast<unsigned int*>(target), sh.operands, sh.swaps);
   }
 }
 
-// Claims a piece; false when there will be none any more. What was read of the ring holds if the
-// claim does: its place is not used again before.
-__device__ inline bool claim(Shared& sh, std::uint32_t lane, std::uint32_t* piece) {
-  std::uint32_t got = 0;
+enum class Claim : std::uint32_t { kNone, kPiece, kEnd };
+
+// Claims a piece; waits for one where `waits`, until there will be none any more.
+__device__ inline Claim claim(Shared& sh, std::uint32_t lane, bool waits, Piece* piece) {
+  auto got = Claim::kNone;
+  Piece p{};
   if (lane == 0) {
     for (;;) {
       const std::uint32_t at = load_relaxed(&sh.claimed);
       if (load_acquire(&sh.pieces) == at) {
-        if (load_acquire(&sh.stop) != 0) break;
+        if (!waits) break;
+        if (load_acquire(&sh.stop) != 0) {
+          got = Claim::kEnd;
+          break;
+        }
         __nanosleep(20);
         continue;
       }
-      *piece = sh.piece[at % kPieces];
+      // What was read holds if the claim does: the place is not used again before.
+      p = sh.piece[at % kPieces];
       if (!GpuMemory::claim_count_release(&sh.claimed, at, FenceScope::kBlock)) continue;
-      got = 1;
+      got = Claim::kPiece;
       break;
     }
   }
-  *piece = __shfl_sync(kAllLanes, *piece, 0);
-  return __shfl_sync(kAllLanes, got, 0) != 0;
+  piece->from = reinterpret_cast<const std::byte*>(
+      __shfl_sync(kAllLanes, reinterpret_cast<std::uintptr_t>(p.from), 0));
+  piece->to = reinterpret_cast<std::byte*>(
+      __shfl_sync(kAllLanes, reinterpret_cast<std::uintptr_t>(p.to), 0));
+  piece->bytes = __shfl_sync(kAllLanes, p.bytes, 0);
+  piece->slot = __shfl_sync(kAllLanes, p.slot, 0);
+  return static_cast<Claim>(__shfl_sync(kAllLanes, static_cast<std::uint32_t>(got), 0));
 }
 
-__device__ inline void run_copying(Shared& sh, std::uint32_t lane) {
-  std::uint32_t piece = 0;
-  while (claim(sh, lane, &piece)) {
-    const std::uint32_t slot = piece & 0xff;
-    const Step& s = sh.step[slot];
-    if (s.operation == nic::Operation::kAtomic) {
-      if (lane == 0) execute_atomic(sh, s);
-    } else {
-      const std::uint32_t from = (piece >> 8) * kPieceBytes;
-      const std::uint32_t left = s.bytes - from;
-      copy(s.to + from, s.from + from, left < kPieceBytes ? left : kPieceBytes, lane);
+__device__ inline void tell_done(Shared& sh, const Piece& p) {
+  add_release(&sh.done[p.slot & kSlotMask], 1);
+}
+
+// A piece that was stored in bulk is told of when its store is complete, which is looked for once
+// the next load is on its way, or there is none to be had.
+__device__ inline void run_copying(Shared& sh, std::uint32_t copier, std::uint32_t lane) {
+  std::uint64_t* barrier = &sh.loaded[copier];
+  if (lane == 0) GpuBulk::begin(barrier);
+  __syncwarp();
+  std::uint32_t loads = 0;
+  Piece stored{};
+  bool storing = false;
+  for (;;) {
+    Piece p;
+    const Claim got = claim(sh, lane, !storing, &p);
+    const bool in_bulk = got == Claim::kPiece && goes_in_bulk(p);
+    std::byte* buffer = sh.buffer[copier][loads % 2];
+    if (lane == 0) {
+      if (in_bulk) GpuBulk::load_after_acquire(buffer, p.from, p.bytes, barrier);
+      if (storing) {
+        GpuBulk::wait_stores();
+        tell_done(sh, stored);
+      }
+      if (in_bulk) {
+        GpuBulk::wait_load(barrier, loads % 2);
+        GpuBulk::store(p.to, buffer, p.bytes);
+      }
     }
     __syncwarp();
-    if (lane == 0) add_release(&sh.done[slot], 1);
+    storing = in_bulk;
+    if (in_bulk) {
+      stored = p;
+      ++loads;
+    } else if (got == Claim::kPiece) {
+      if (p.is_atomic()) {
+        if (lane == 0) execute_atomic(sh, p);
+      } else {
+        copy(p.to, p.from, p.bytes, lane);
+      }
+      __syncwarp();
+      if (lane == 0) tell_done(sh, p);
+    } else if (got == Claim::kEnd) {
+      return;
+    }
   }
 }
 

@@ -260,9 +260,19 @@ __device__ inline bool is_alone(const Step& s) {
          (s.fm_ce_se & mlx5::kFenceMask) != 0;
 }
 
-// Hands `count` pieces of each lane's step to the copying warps, from piece `first` of it on.
-__device__ inline void hand_pieces(Shared& sh, Front& f, std::uint32_t lane, std::uint32_t slot,
-                                   std::uint32_t pieces) {
+// Piece `number` of a step.
+__device__ inline Piece piece_of(const Step& s, std::uint32_t slot, std::uint32_t number) {
+  if (s.operation == nic::Operation::kAtomic) {
+    return {s.from, s.to, s.bytes, slot | Piece::kAtomicPiece};
+  }
+  const std::uint32_t from = number * kPieceBytes;
+  const std::uint32_t left = s.bytes - from;
+  return {s.from + from, s.to + from, left < kPieceBytes ? left : kPieceBytes, slot};
+}
+
+// Hands the pieces of each lane's step to the copying warps.
+__device__ inline void hand_pieces(Shared& sh, Front& f, const Step& s, std::uint32_t lane,
+                                   std::uint32_t slot, std::uint32_t pieces) {
   // In instalments of what the ring has room for; most steps have one piece.
   for (std::uint32_t given = 0; __any_sync(kAllLanes, given < pieces);) {
     std::uint32_t now = pieces - given;
@@ -276,7 +286,7 @@ __device__ inline void hand_pieces(Shared& sh, Front& f, std::uint32_t lane, std
     while (f.pieces + all - load_acquire(&sh.claimed) > kPieces) {
     }
     for (std::uint32_t i = 0; i < now; ++i) {
-      sh.piece[(f.pieces + before - now + i) % kPieces] = slot | (given + i) << 8;
+      sh.piece[(f.pieces + before - now + i) % kPieces] = piece_of(s, slot, given + i);
     }
     given += now;
     f.pieces += all;
@@ -329,7 +339,7 @@ __device__ inline void hand_on(const Nic& nic, Shared& sh, Front& f, std::uint32
     store_release(&sh.head, f.head);
   }
   __syncwarp();
-  hand_pieces(sh, f, lane, slot, lane < n ? s.pieces : 0);
+  hand_pieces(sh, f, s, lane, slot, lane < n ? s.pieces : 0);
   if (drains) drain(sh, f);
 }
 

@@ -8,14 +8,16 @@ namespace peal::engine::gpu {
 namespace {
 
 __global__ void __launch_bounds__(kThreads, 1) serve(Nic nic) {
-  __shared__ Shared sh;
-  serve_block(nic, sh, blockIdx.x);
+  serve_block(nic, shared_memory(), blockIdx.x);
 }
 
 }  // namespace
 
 int launch(const Nic& nic, void* stream) {
-  serve<<<nic.blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(nic);
+  const cudaError_t error =
+      cudaFuncSetAttribute(serve, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared));
+  if (error != cudaSuccess) return error;
+  serve<<<nic.blocks, kThreads, sizeof(Shared), static_cast<cudaStream_t>(stream)>>>(nic);
   return cudaGetLastError();
 }
 

@@ -10,17 +10,25 @@
 
 namespace peal::engine::gpu {
 
+// Of a kernel that serves: its dynamic shared memory, and nothing but it.
+__device__ inline Shared& shared_memory() {
+  extern __shared__ __align__(128) unsigned char bytes[];
+  return *reinterpret_cast<Shared*>(bytes);
+}
+
 // By all kThreads threads of block `block` of nic.blocks, all of which must be running. Returns at
 // the stop epoch, or where nic.ended is given, when all producers have ended and what they have
 // rung is done.
 __device__ inline void serve_block(const Nic& nic, Shared& sh, std::uint32_t block) {
+  static_assert(alignof(Shared) == 128);
   if (threadIdx.x == 0) sh.pieces = sh.claimed = sh.head = sh.tail = sh.stop = 0;
   __syncthreads();
   const std::uint32_t lane = threadIdx.x % kLanes;
-  switch (threadIdx.x / kLanes) {
+  const std::uint32_t warp = threadIdx.x / kLanes;
+  switch (warp) {
     case kFrontWarp: return run_front(nic, sh, block, lane);
     case kBackWarp: return run_back(nic, sh, lane);
-    default: return run_copying(sh, lane);
+    default: return run_copying(sh, warp - kFirstCopier, lane);
   }
 }
 
