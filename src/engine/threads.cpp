@@ -26,8 +26,8 @@ ThreadsEngine::~ThreadsEngine() {
   thread_.join();
 }
 
-void ThreadsEngine::call(const std::function<void()>& f) {
-  Call call{&f, nullptr};
+void ThreadsEngine::run_between_steps(const std::function<void()>& f, bool undoes) {
+  Call call{&f, undoes, nullptr};
   std::unique_lock lock(mutex_);
   calls_.push_back(&call);
   called_.store(true);
@@ -50,6 +50,7 @@ void ThreadsEngine::run_calls() {
     call->state = Call::kRunning;
     lock.unlock();
     try {
+      if (thrown_ && !call->undoes) std::rethrow_exception(thrown_);
       (*call->f)();
     } catch (...) {
       call->thrown = std::current_exception();
@@ -60,14 +61,22 @@ void ThreadsEngine::run_calls() {
   }
 }
 
+bool ThreadsEngine::step_all(std::uint64_t now_ns) {
+  if (thrown_) return false;
+  bool worked = false;
+  try {
+    for (const Step& step : steps_) worked |= step(now_ns);
+  } catch (...) {
+    thrown_ = std::current_exception();
+  }
+  return worked;
+}
+
 void ThreadsEngine::run() {
   std::uint32_t idle = 0;
   while (!stop_.load(std::memory_order_relaxed)) {
     if (called_.load(std::memory_order_relaxed)) run_calls();
-    const std::uint64_t now_ns = CpuMemory::now_ns();
-    bool worked = false;
-    for (const Step& step : steps_) worked |= step(now_ns);
-    if (worked) {
+    if (step_all(CpuMemory::now_ns())) {
       idle = 0;
     } else if (++idle < kIdleTurnsBeforeSleep) {
       CpuMemory::pause(idle);

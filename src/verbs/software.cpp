@@ -9,6 +9,7 @@
 #include <string>
 
 #include "mlx5/layout.hpp"
+#include "peal/host/error.hpp"
 #include "peal/memory/cpu_memory.hpp"
 #include "peal/mlx5/doorbell.hpp"
 
@@ -143,7 +144,7 @@ ibv_pd* SoftwareVerbs::alloc_pd(ibv_context* context) {
 int SoftwareVerbs::dealloc_pd(ibv_pd* pd) {
   auto* ours = reinterpret_cast<SoftwarePd*>(pd);
   bool freed = false;
-  engine_.call([&] { freed = commands_.free_pd(ours->number); });
+  if (const int error = undo([&] { freed = commands_.free_pd(ours->number); })) return error;
   if (!freed) return EBUSY;
   delete ours;
   return 0;
@@ -179,7 +180,8 @@ ibv_mr* SoftwareVerbs::reg_mr_iova(ibv_pd* pd, void* address, std::size_t bytes,
 
 int SoftwareVerbs::dereg_mr(ibv_mr* mr) {
   bool freed = false;
-  engine_.call([&] { freed = commands_.deregister_region(mr->lkey); });
+  const auto f = [&] { freed = commands_.deregister_region(mr->lkey); };
+  if (const int error = undo(f)) return error;
   if (!freed) return EINVAL;
   delete mr;
   return 0;
@@ -199,7 +201,8 @@ mlx5dv_devx_umem* SoftwareVerbs::devx_umem_reg(ibv_context*, void* address, std:
 int SoftwareVerbs::devx_umem_dereg(mlx5dv_devx_umem* umem) {
   auto* ours = reinterpret_cast<SoftwareUmem*>(umem);
   bool freed = false;
-  engine_.call([&] { freed = commands_.deregister_umem(ours->umem.umem_id); });
+  const auto f = [&] { freed = commands_.deregister_umem(ours->umem.umem_id); };
+  if (const int error = undo(f)) return error;
   if (!freed) return EBUSY;
   delete ours;
   return 0;
@@ -210,7 +213,12 @@ mlx5dv_devx_uar* SoftwareVerbs::devx_alloc_uar(ibv_context*, std::uint32_t) {
   void* page = pages_->take();
   if (page == nullptr) return null_with<mlx5dv_devx_uar>(ENOMEM);
   std::uint32_t number = 0;
-  engine_.call([&] { number = commands_.allocate_uar(static_cast<std::byte*>(page)); });
+  try {
+    engine_.call([&] { number = commands_.allocate_uar(static_cast<std::byte*>(page)); });
+  } catch (...) {
+    pages_->give_back(page);
+    throw;
+  }
   if (number == 0) {
     pages_->give_back(page);
     return null_with<mlx5dv_devx_uar>(ENOMEM);
@@ -225,9 +233,8 @@ mlx5dv_devx_uar* SoftwareVerbs::devx_alloc_uar(ibv_context*, std::uint32_t) {
 void SoftwareVerbs::devx_free_uar(mlx5dv_devx_uar* uar) {
   auto* ours = reinterpret_cast<SoftwareUar*>(uar);
   bool freed = false;
-  engine_.call([&] { freed = commands_.free_uar(ours->uar.page_id); });
   // A page that a queue still rings must stay.
-  if (!freed) return;
+  if (undo([&] { freed = commands_.free_uar(ours->uar.page_id); }) != 0 || !freed) return;
   pages_->give_back(ours->uar.base_addr);
   delete ours;
 }
@@ -235,6 +242,15 @@ void SoftwareVerbs::devx_free_uar(mlx5dv_devx_uar* uar) {
 int SoftwareVerbs::devx_query_eqn(ibv_context*, std::uint32_t, std::uint32_t* eqn) {
   *eqn = 0;
   return 0;
+}
+
+int SoftwareVerbs::undo(const std::function<void()>& f) {
+  try {
+    engine_.call_to_undo(f);
+    return 0;
+  } catch (const Error& e) {
+    return e.code();
+  }
 }
 
 int SoftwareVerbs::execute(const void* in, std::size_t in_bytes, void* out, std::size_t out_bytes) {
@@ -297,8 +313,14 @@ int SoftwareVerbs::devx_obj_destroy(mlx5dv_devx_obj* object) {
             object->destroy == devx::CommandOpcode::kDestroyCq ? devx::destroy_cq::cqn
                                                                : devx::destroy_qp::qpn,
             object->number);
-  const int error = execute(in, sizeof in, out, sizeof out);
-  if (error == 0) delete object;
+  bool ok = false;
+  int error = undo([&] { ok = commands_.execute(in, out); });
+  if (error == 0 && !ok) error = EREMOTEIO;
+  if (error == 0) {
+    delete object;
+  } else {
+    errno = error;
+  }
   return error;
 }
 

@@ -66,6 +66,9 @@ class SoftwareVerbs final : public Verbs {
 
  private:
   bool refused(std::string_view operation) const;
+  // Takes something apart between two steps; 0, or an errno value when that could not be done.
+  // Destructors rest on it: it throws nothing.
+  int undo(const std::function<void()>& f);
   // Runs one command; 0, or EREMOTEIO when its status is not OK.
   int execute(const void* in, std::size_t in_bytes, void* out, std::size_t out_bytes);
 

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "link/loopback.hpp"
+#include "peal/host/error.hpp"
 #include "support/scale.hpp"
 #include "verbs/software_nic.hpp"
 
@@ -87,6 +90,42 @@ TEST(ThreadsEngine, AnswersACallWithoutAnyCore) {
   bool ran = false;
   engine.call([&] { ran = true; });
   EXPECT_TRUE(ran);
+}
+
+TEST(ThreadsEngine, StepsNothingMoreOnceAStepHasThrownAndTellsItInEveryCall) {
+  std::uint64_t steps = 0;  // the engine's thread alone
+  std::uint64_t others = 0;
+  bool fails = false;
+  ThreadsEngine engine({[&](std::uint64_t) {
+                          ++steps;
+                          if (fails) throw Error(EIO, "the memory is gone");
+                          return true;
+                        },
+                        [&](std::uint64_t) { return ++others, true; }});
+  std::uint64_t then = 0;
+  engine.call([&] {
+    fails = true;
+    then = steps;
+  });
+  for (int i = 0; i < 3; ++i) {
+    bool ran = false;
+    try {
+      engine.call([&] { ran = true; });
+      ADD_FAILURE() << "nobody was told";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), EIO);
+      EXPECT_EQ(e.what(), std::string("the memory is gone"));
+    }
+    EXPECT_FALSE(ran);
+  }
+  std::uint64_t other_steps[2] = {};
+  for (std::uint64_t& seen : other_steps) {
+    engine.call_to_undo([&] {
+      EXPECT_EQ(steps, then + 1);
+      seen = others;
+    });
+  }
+  EXPECT_EQ(other_steps[0], other_steps[1]);
 }
 
 TEST(ThreadsEngine, MayBeDestroyedAtOnceWithIdleNics) {

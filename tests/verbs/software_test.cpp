@@ -4,12 +4,14 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/manual.hpp"
 #include "host/devx.hpp"
 #include "link/loopback.hpp"
+#include "peal/host/error.hpp"
 #include "peal/mlx5/doorbell.hpp"
 #include "verbs/software_nic.hpp"
 
@@ -58,6 +60,48 @@ TEST(SoftwareVerbs, HasOnePortWhichIsActive) {
   EXPECT_EQ(s.verbs.query_port(context, 0, &port), EINVAL);
   EXPECT_EQ(s.verbs.query_port(context, 2, &port), EINVAL);
   EXPECT_EQ(s.verbs.close_device(context), 0);
+}
+
+// An engine that no longer answers.
+struct DeafEngine final : engine::Engine {
+  void call(const std::function<void()>& f) override {
+    if (deaf) throw Error(ETIMEDOUT, "no answer");
+    f();
+  }
+  bool deaf = false;
+};
+
+// Destructors call these.
+TEST(SoftwareVerbs, TakesNothingApartThatItsEngineDoesNotAnswerFor) {
+  link::Loopback loopback;
+  DeafEngine engine;
+  SoftwareNic nic({.nic_number = 1}, loopback.a());
+  const Provider provider = nic.provider(engine);
+  Verbs& verbs = *provider.verbs;
+  ibv_device** list = verbs.get_device_list(nullptr);
+  ibv_context* context = verbs.open_device(list[0]);
+  verbs.free_device_list(list);
+  ibv_pd* pd = verbs.alloc_pd(context);
+  alignas(4096) static std::byte memory[4096];
+  ibv_mr* mr = verbs.reg_mr_iova(pd, memory, sizeof memory, 0, IBV_ACCESS_LOCAL_WRITE);
+  mlx5dv_devx_umem* umem = verbs.devx_umem_reg(context, memory, sizeof memory, 0);
+  mlx5dv_devx_uar* uar = verbs.devx_alloc_uar(context, 0);
+  ASSERT_TRUE(mr != nullptr && umem != nullptr && uar != nullptr);
+  const nic::Commands::Objects all = nic.core().commands().objects();
+  engine.deaf = true;
+  EXPECT_EQ(verbs.dereg_mr(mr), ETIMEDOUT);
+  EXPECT_EQ(verbs.devx_umem_dereg(umem), ETIMEDOUT);
+  verbs.devx_free_uar(uar);
+  EXPECT_EQ(verbs.dealloc_pd(pd), ETIMEDOUT);
+  EXPECT_EQ(nic.core().commands().objects(), all);
+  EXPECT_THROW(verbs.devx_alloc_uar(context, 0), Error);  // and gives its page back
+  engine.deaf = false;
+  EXPECT_EQ(verbs.dereg_mr(mr), 0);
+  EXPECT_EQ(verbs.devx_umem_dereg(umem), 0);
+  verbs.devx_free_uar(uar);
+  EXPECT_EQ(verbs.dealloc_pd(pd), 0);
+  EXPECT_EQ(verbs.close_device(context), 0);
+  EXPECT_EQ(nic.core().commands().objects(), nic::Commands::Objects{});
 }
 
 TEST(SoftwareVerbs, RefusesToFreeAPdThatHoldsARegion) {
