@@ -1,10 +1,9 @@
 // The faults that a QP was told to commit, and which of them have happened. Knows WQEs by their
-// index only; a requester asks it at each of them.
+// index only, and reaches no payload itself; a requester asks it at each WQE.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -25,6 +24,9 @@ struct Fault {
   std::uint64_t value = 0;
   std::uint64_t at = 0;  // the WQE, counted from the moment of arming; kCorrupt, kNoop, kCqe
 };
+
+// As a memory policy copies payload.
+using CopyPayload = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
 
 class ArmedFaults {
  public:
@@ -65,7 +67,7 @@ class ArmedFaults {
 
   // Applies what was armed for the WQE `index` to what checking it has said. False when it must not
   // move data.
-  bool commit(std::uint64_t index, CheckResult* r) {
+  bool commit(std::uint64_t index, CheckResult* r, CopyPayload copy_payload) {
     bool moves = true;
     for (Armed& f : armed_) {
       if (f.reached || f.index != index) continue;
@@ -73,7 +75,7 @@ class ArmedFaults {
         case FaultKind::kCorrupt:
           if (r->refusal != Refusal::kNone || r->move.bytes == 0) break;
           if (r->move.operation != Operation::kWrite) break;
-          r->move.local = flipped(r->move);
+          r->move.local = flipped(r->move, copy_payload);
           f.reached = true;
           break;
         case FaultKind::kNoop:
@@ -101,10 +103,10 @@ class ArmedFaults {
   };
 
   // A copy with one bit wrong, kept as long as the QP: segments refer to it.
-  std::byte* flipped(const Move& move) {
+  std::byte* flipped(const Move& move, CopyPayload copy_payload) {
     corrupted_.push_back(std::make_unique<std::byte[]>(move.bytes));
     std::byte* copy = corrupted_.back().get();
-    std::memcpy(copy, move.local, move.bytes);
+    copy_payload(copy, move.local, move.bytes);
     copy[move.bytes / 2] ^= std::byte{0x01};
     return copy;
   }

@@ -224,7 +224,8 @@ class Requester {
     if (r.warned != 0) tell_warned(qp, s, r.warned, index);
     if (r.refusal == Refusal::kNone) count(s.counters, r.move.operation);
     check_signals(qp, s, o, r);
-    const bool moves = s.faults.commit(index, &r) && r.move.operation != Operation::kNop &&
+    const bool moves = s.faults.commit(index, &r, &M::copy_payload) &&
+                       r.move.operation != Operation::kNop &&
                        r.move.operation != Operation::kDump && !options_.null_payload;
     if (r.refusal != Refusal::kNone) {
       fail(qp, s, o, r.refusal, r.syndrome, r.vendor_syndrome, now_ns);
