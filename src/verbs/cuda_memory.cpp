@@ -87,18 +87,17 @@ void require(cudaError_t error, const std::string& what) {
 
 }  // namespace
 
-CudaDeviceMemory::CudaDeviceMemory(std::size_t bytes) {
-  bytes = whole_pages(bytes);
+CudaDeviceMemory::CudaDeviceMemory(std::size_t bytes) : bytes_(whole_pages(bytes)) {
   void* arena = nullptr;
-  require(cudaMalloc(&arena, bytes),
-          "allocating " + std::to_string(bytes) + " bytes of GPU memory");
+  require(cudaMalloc(&arena, bytes_),
+          "allocating " + std::to_string(bytes_) + " bytes of GPU memory");
   arena_ = static_cast<std::byte*>(arena);
   cudaStream_t stream = nullptr;
   const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   if (error != cudaSuccess) cudaFree(arena_);
   require(error, "making a stream for copies");
   stream_ = stream;
-  free_[arena_] = bytes;
+  free_[arena_] = bytes_;
 }
 
 CudaDeviceMemory::~CudaDeviceMemory() {
@@ -125,7 +124,7 @@ void* CudaDeviceMemory::allocate(std::size_t bytes) {
     return nullptr;
   }
   const std::vector<std::byte> zeros(wanted);
-  errno = copy(memory, zeros.data(), wanted);
+  errno = copy_payload(memory, zeros.data(), wanted);
   if (errno == 0) return memory;
   const int error = errno;
   release(memory, bytes);
@@ -148,7 +147,7 @@ void CudaDeviceMemory::release(void* memory, std::size_t bytes) {
   free_.erase(at);
 }
 
-int CudaDeviceMemory::copy(void* to, const void* from, std::size_t bytes) {
+int CudaDeviceMemory::copy_payload(void* to, const void* from, std::size_t bytes) {
   const auto stream = static_cast<cudaStream_t>(stream_);
   if (const int error = errno_of(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream))) {
     return error;
@@ -157,11 +156,11 @@ int CudaDeviceMemory::copy(void* to, const void* from, std::size_t bytes) {
 }
 
 int CudaDeviceMemory::copy_to_device(void* to, const void* from, std::size_t bytes) {
-  return copy(to, from, bytes);
+  return copy_payload(to, from, bytes);
 }
 
 int CudaDeviceMemory::copy_from_device(void* to, const void* from, std::size_t bytes) {
-  return copy(to, from, bytes);
+  return copy_payload(to, from, bytes);
 }
 
 CudaUarPages::CudaUarPages(std::size_t pages, bool on_gpu) : on_gpu_(on_gpu) {

@@ -39,13 +39,16 @@ class CudaDeviceMemory final : public DeviceMemory {
   void unmap_uar(void*) override {}
   int copy_to_device(void* to, const void* from, std::size_t bytes) override;
   int copy_from_device(void* to, const void* from, std::size_t bytes) override;
+  int copy_payload(void* to, const void* from, std::size_t bytes) override;
   bool reached_by_cpu() const override { return false; }
+  // All of it: for StagedMemory::Range, where a CPU thread is the NIC.
+  std::byte* begin() const { return arena_; }
+  std::size_t bytes() const { return bytes_; }
 
  private:
-  int copy(void* to, const void* from, std::size_t bytes);
-
   std::mutex mutex_;
   std::byte* arena_ = nullptr;
+  std::size_t bytes_ = 0;
   void* stream_ = nullptr;
   std::map<std::byte*, std::size_t> free_;  // by address; neighbours are joined
 };

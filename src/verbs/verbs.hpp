@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace peal::verbs {
 
@@ -65,7 +66,13 @@ class DeviceMemory {
   virtual int copy_to_device(void* to, const void* from, std::size_t bytes) = 0;
   // The other way round, of whole 4-byte words, while the device may be writing them.
   virtual int copy_from_device(void* to, const void* from, std::size_t bytes) = 0;
-  // Whether the CPU reaches it by the same addresses, as a proxy must.
+  // Copies payload, of any length and alignment: each end is of this table or ordinary memory.
+  virtual int copy_payload(void* to, const void* from, std::size_t bytes) {
+    std::memcpy(to, from, bytes);
+    return 0;
+  }
+  // Whether the CPU reaches it by the same addresses, as a proxy must. Where it does
+  // not, every function above that copies is overridden.
   virtual bool reached_by_cpu() const { return true; }
 };
 

@@ -1,7 +1,8 @@
-// What a client sees of a software NIC whatever engine runs it. An engine brings a harness: its
-// memory policy, a way to run the two NICs, and nothing else. No test here looks at a clock.
+// What a client sees of a software NIC whatever engine runs it, and wherever its memory is. An
+// engine brings a harness: its memory policy, a way to run the two NICs, and where queues and
+// payload lie. No test here looks at a clock.
 //
-//   struct Harness {
+//   struct Harness : PlainMemory {
 //     using Memory = ...;
 //     using Nic = verbs::SoftwareNicOf<...>;
 //     engine::Engine& run(Nic& a, Nic& b);  // until destroyed
@@ -13,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
+#include <span>
 #include <vector>
 
 #include "link/loopback.hpp"
@@ -27,6 +30,23 @@ namespace peal::test {
 
 // Long enough for any machine: a test that hangs is ended by its runner, which says so.
 inline constexpr std::uint64_t kAnyWaitNs = 600'000'000'000;
+
+// Of harnesses: where queues and payload lie. Here the NIC, the producer and the test all use the
+// same addresses.
+struct PlainMemory {
+  template <class Nic>
+  Provider provider(Nic& nic, engine::Engine& engine) {
+    return nic.provider(engine);
+  }
+  // As the test reaches it.
+  std::span<std::byte> payload(std::size_t bytes) { return payloads.emplace_back(bytes); }
+  // Where the NIC finds it.
+  static std::byte* registered(std::span<std::byte> payload) { return payload.data(); }
+  // As the producer reaches the queue.
+  static QueueHandle opened(const QueueHandle& handle) { return handle; }
+
+  std::deque<std::vector<std::byte>> payloads;
+};
 
 struct ConformanceOptions {
   std::uint32_t depth = 64;
@@ -45,12 +65,13 @@ class ConformanceFabric {
       : sender_nic({.nic_number = 1, .first_wqe_index = o.first_wqe_index}, loopback.a()),
         receiver_nic({.nic_number = 2}, loopback.b()),
         engine(harness.run(sender_nic, receiver_nic)),
-        sender(Context::open(sender_nic.provider(engine))),
-        receiver(Context::open(receiver_nic.provider(engine))),
-        source(o.memory_bytes),
-        destination(o.memory_bytes),
-        from(MemoryRegion::create(sender, source.data(), source.size(), Access::kLocalOnly)),
-        to(MemoryRegion::create(receiver, destination.data(), destination.size(),
+        sender(Context::open(harness.provider(sender_nic, engine))),
+        receiver(Context::open(harness.provider(receiver_nic, engine))),
+        source(harness.payload(o.memory_bytes)),
+        destination(harness.payload(o.memory_bytes)),
+        from(MemoryRegion::create(sender, harness.registered(source), source.size(),
+                                  Access::kLocalOnly)),
+        to(MemoryRegion::create(receiver, harness.registered(destination), destination.size(),
                                 Access::kRemoteWrite)),
         qp(QueuePair::create(sender, {.depth = o.depth, .first_wqe_index = o.first_wqe_index})),
         peer(QueuePair::create(receiver, {.depth = 1})) {
@@ -59,7 +80,7 @@ class ConformanceFabric {
     peer.connect(qp.address());
   }
 
-  Queue queue() const { return Queue(qp.handle()); }
+  Queue queue() const { return Queue(harness.opened(qp.handle())); }
   Put put_of(std::uint64_t at, std::uint64_t bytes) const {
     return {from.address() + at, from.lkey(), to.address() + at, to.rkey(), bytes};
   }
@@ -77,8 +98,8 @@ class ConformanceFabric {
   engine::Engine& engine;
   Context sender;
   Context receiver;
-  std::vector<std::byte> source;
-  std::vector<std::byte> destination;
+  std::span<std::byte> source;
+  std::span<std::byte> destination;
   MemoryRegion from;
   MemoryRegion to;
   QueuePair qp;

@@ -11,7 +11,7 @@ namespace peal::test {
 namespace {
 
 // A pause steps both NICs: one thread, virtual time.
-struct ManualHarness {
+struct ManualHarness : PlainMemory {
   using Memory = ManualMemory;
   using Nic = verbs::SoftwareNic;
   ManualHarness() = default;
@@ -31,7 +31,7 @@ struct ManualHarness {
   engine::ManualEngine engine;
 };
 
-struct ThreadsHarness {
+struct ThreadsHarness : PlainMemory {
   using Memory = CpuMemory;
   using Nic = verbs::SoftwareNic;
   engine::Engine& run(Nic& a, Nic& b) {

@@ -7,7 +7,7 @@
 namespace peal::test {
 namespace {
 
-struct SimHarness {
+struct SimHarness : PlainMemory {
   using Memory = sim::SimMemory;
   using Nic = sim::SimNic;
   engine::Engine& run(Nic& a, Nic& b) {
