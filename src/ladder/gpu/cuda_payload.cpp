@@ -38,11 +38,13 @@ CudaPayload::CudaPayload(std::optional<std::uint32_t> gpu, std::uint64_t bytes)
     : gpu_(gpu), bytes_(bytes) {
   const OnGpu on(static_cast<int>(gpu.value_or(0)));
   try {
-    const std::string what = std::to_string(bytes) + " bytes of " +
-                             (gpu ? "memory of GPU " + std::to_string(*gpu) : "pinned memory") +
-                             " for the payload";
-    must(gpu ? cudaMalloc(&memory_, bytes) : cudaHostAlloc(&memory_, bytes, cudaHostAllocPortable),
-         "allocating " + what);
+    if (gpu_) {
+      device_ = std::make_shared<verbs::CudaDeviceMemory>(bytes);
+      memory_ = device_->begin();
+    } else {
+      must(cudaHostAlloc(&memory_, bytes, cudaHostAllocPortable),
+           "allocating " + std::to_string(bytes) + " bytes of pinned memory");
+    }
     cudaStream_t stream = nullptr;
     must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
     stream_ = stream;
@@ -64,16 +66,14 @@ CudaPayload::CudaPayload(std::optional<std::uint32_t> gpu, std::uint64_t bytes)
 
 CudaPayload::~CudaPayload() {
   release();
+  const OnGpu on(static_cast<int>(gpu_.value_or(0)));
+  device_.reset();
 }
 
 void CudaPayload::release() noexcept {
   const OnGpu on(static_cast<int>(gpu_.value_or(0)));
   if (stream_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
-  if (gpu_) {
-    cudaFree(memory_);
-  } else {
-    cudaFreeHost(memory_);
-  }
+  if (!gpu_) cudaFreeHost(memory_);
   cudaFreeHost(acknowledged_);
   cudaFreeHost(wrong_);
 }

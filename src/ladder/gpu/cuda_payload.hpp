@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "ladder/payload_memory.hpp"
+#include "verbs/cuda_memory.hpp"
 
 namespace peal::ladder::gpu {
 
@@ -22,6 +24,8 @@ class CudaPayload final : public PayloadMemory {
 
   void* memory() const { return memory_; }
   std::uint64_t bytes() const { return bytes_; }
+  // Null where it is pinned.
+  const std::shared_ptr<verbs::CudaDeviceMemory>& device_memory() const { return device_; }
 
   std::uint64_t default_region_bytes() const override { return bytes_; }
   // It was taken for all rows.
@@ -41,6 +45,7 @@ class CudaPayload final : public PayloadMemory {
   std::optional<std::uint32_t> gpu_;
   std::uint64_t bytes_ = 0;
   std::uint64_t region_bytes_ = 0;
+  std::shared_ptr<verbs::CudaDeviceMemory> device_;
   void* memory_ = nullptr;
   void* stream_ = nullptr;
   std::uint64_t* acknowledged_ = nullptr;  // pinned, a word a producer

@@ -5,6 +5,7 @@
 #include <string>
 #include <thread>
 
+#include "engine/gpu/serve.cuh"
 #include "ladder/gpu/cuda_check.hpp"
 #include "ladder/gpu/produce.hpp"
 #include "ladder/latency_buckets.hpp"
@@ -118,17 +119,56 @@ __device__ void produce_as(const ProduceWork& work, const Seats& seats, std::uin
   if (done.status != Status::kOk) *static_cast<volatile std::uint32_t*>(seats.stop) = 1;
 }
 
-// A producer a block; but where producers share as a block does, all are of one.
+// By a thread of block `block` of the producers': a producer a block; but where producers share as
+// a block does, all are of one. `ended` counts them.
+template <Sharing S>
+__device__ void produce_in(std::uint32_t block, std::uint32_t block_producer_threads,
+                           std::uint64_t* word, const ProduceWork& work, const Seats& seats,
+                           std::uint32_t* ended) {
+  const bool whole_block = work.exec == Exec::kBlock;
+  const std::uint32_t group = whole_block ? block_producer_threads : threads_of(work.exec);
+  const std::uint32_t in_block = S == Sharing::kBlock && !whole_block ? work.producers : 1;
+  const std::uint32_t p = block + threadIdx.x / group;
+  if (threadIdx.x / group >= in_block || p >= work.producers) return;
+  const std::uint32_t rank = threadIdx.x % group;
+  switch (work.exec) {
+    case Exec::kThread: produce_as<S>(work, seats, p, OneThread{}); break;
+    case Exec::kWarp: produce_as<S>(work, seats, p, Warp{rank}); break;
+    case Exec::kBlock: produce_as<S>(work, seats, p, Block{rank, group, word}); break;
+  }
+  if (rank == 0 && ended != nullptr) {
+    GpuMemory::add_count_release(ended, 1, FenceScope::kSystem);  // MO-15
+  }
+}
+
 template <Sharing S>
 __global__ void produce(ProduceWork work, Seats seats) {
   __shared__ std::uint64_t word;
-  const std::uint32_t group = threads_of(work.exec);
-  const std::uint32_t p = blockIdx.x + threadIdx.x / group;
-  if (p >= work.producers) return;
-  switch (work.exec) {
-    case Exec::kThread: return produce_as<S>(work, seats, p, OneThread{});
-    case Exec::kWarp: return produce_as<S>(work, seats, p, Warp{threadIdx.x % group});
-    case Exec::kBlock: return produce_as<S>(work, seats, p, Block{threadIdx.x, group, &word});
+  produce_in<S>(blockIdx.x, blockDim.x, &word, work, seats, nullptr);
+}
+
+// The first blocks are the NIC.
+template <Sharing S>
+__global__ void __launch_bounds__(engine::gpu::kThreads, 1)
+    produce_and_serve(engine::gpu::Nic nic, ProduceWork work, Seats seats) {
+  __shared__ std::uint64_t word;
+  if (blockIdx.x < nic.blocks) {
+    engine::gpu::serve_block(nic, engine::gpu::shared_memory(), blockIdx.x);
+  } else {
+    produce_in<S>(blockIdx.x - nic.blocks, blockDim.x, &word, work, seats, nic.ended);
+  }
+}
+
+const void* kernel(Sharing sharing, bool serves) {
+  const auto choose = [&](auto* alone, auto* with_nic) {
+    return serves ? reinterpret_cast<const void*>(with_nic) : reinterpret_cast<const void*>(alone);
+  };
+  switch (sharing) {
+    case Sharing::kExclusive:
+      return choose(produce<Sharing::kExclusive>, produce_and_serve<Sharing::kExclusive>);
+    case Sharing::kBlock:
+      return choose(produce<Sharing::kBlock>, produce_and_serve<Sharing::kBlock>);
+    default: return choose(produce<Sharing::kDevice>, produce_and_serve<Sharing::kDevice>);
   }
 }
 
@@ -144,7 +184,7 @@ struct ProducerLauncher::Impl {
 
   void allocate();
   void release() noexcept;
-  void launch(const ProduceWork& work);
+  void launch(ProduceWork work, const engine::gpu::Nic* with_nic);
   void wait(const std::function<void()>& watch);
 };
 
@@ -168,7 +208,7 @@ void ProducerLauncher::Impl::allocate() {
     ProduceWork nothing;
     nothing.producers = 0;
     nothing.sharing = sharing;
-    launch(nothing);
+    launch(nothing, nullptr);
     must(cudaStreamSynchronize(stream), "waiting for a kernel of no producers");
   }
 }
@@ -184,23 +224,30 @@ void ProducerLauncher::Impl::release() noexcept {
   cudaFreeHost(latency_counts);
 }
 
-void ProducerLauncher::Impl::launch(const ProduceWork& work) {
+void ProducerLauncher::Impl::launch(ProduceWork work, const engine::gpu::Nic* with_nic) {
   const std::uint32_t group = threads_of(work.exec);
   const bool one_block = work.sharing == Sharing::kBlock && work.exec != Exec::kBlock;
   const std::uint32_t blocks = one_block || work.producers == 0 ? 1 : work.producers;
-  const std::uint32_t threads = one_block && work.producers != 0 ? work.producers * group : group;
-  switch (work.sharing) {
-    case Sharing::kExclusive:
-      produce<Sharing::kExclusive><<<blocks, threads, 0, stream>>>(work, seats);
-      break;
-    case Sharing::kBlock:
-      produce<Sharing::kBlock><<<blocks, threads, 0, stream>>>(work, seats);
-      break;
-    case Sharing::kDevice:
-      produce<Sharing::kDevice><<<blocks, threads, 0, stream>>>(work, seats);
-      break;
+  const void* function = kernel(work.sharing, with_nic != nullptr);
+  if (with_nic == nullptr) {
+    const std::uint32_t threads = one_block && work.producers != 0 ? work.producers * group : group;
+    void* arguments[] = {&work, &seats};
+    return must(cudaLaunchKernel(function, dim3(blocks), dim3(threads), arguments, 0, stream),
+                "launching the producers");
   }
-  must(cudaGetLastError(), "launching the producers");
+  // All blocks must run at once, so that the launch is cooperative: one that does not fit is
+  // refused.
+  engine::gpu::Nic nic = *with_nic;
+  nic.producers = work.producers;
+  must(cudaMemsetAsync(nic.ended, 0, sizeof *nic.ended, stream), "counting producers from 0");
+  void* arguments[] = {&nic, &work, &seats};
+  const std::size_t shared = sizeof(engine::gpu::Shared);
+  must(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
+       "giving the NIC's blocks their shared memory");
+  must(cudaLaunchCooperativeKernel(function, dim3(nic.blocks + blocks), dim3(engine::gpu::kThreads),
+                                   arguments, shared, stream),
+       "launching " + std::to_string(blocks) + " blocks of producers and " +
+           std::to_string(nic.blocks) + " of the NIC in one kernel");
 }
 
 // Each wait of a producer has a deadline, so that the kernel ends.
@@ -234,7 +281,7 @@ ProducerLauncher::~ProducerLauncher() {
   delete impl_;
 }
 
-std::vector<Produced> ProducerLauncher::run(const ProduceWork& work, const engine::gpu::Nic*,
+std::vector<Produced> ProducerLauncher::run(const ProduceWork& work, const engine::gpu::Nic* nic,
                                             const std::function<void()>& watch) {
   if (work.producers > impl_->producers || work.window > impl_->window) {
     throw Error(EINVAL, "there is no room for so many producers, or for such a window");
@@ -248,7 +295,7 @@ std::vector<Produced> ProducerLauncher::run(const ProduceWork& work, const engin
   if (latencies) {
     must(cudaMemsetAsync(seats.latency_counts, 0, counts, impl_->stream), "clearing counts");
   }
-  impl_->launch(work);
+  impl_->launch(work, nic);
   impl_->wait(watch);
   if (latencies) {
     must(cudaMemcpyAsync(impl_->latency_counts, seats.latency_counts, counts,

@@ -15,6 +15,7 @@
 #include "ladder/row_plan.hpp"
 #include "link/loopback.hpp"
 #include "verbs/cuda_memory.hpp"
+#include "verbs/staged_nic.hpp"
 
 namespace peal::ladder::gpu {
 namespace {
@@ -74,7 +75,14 @@ class Bench {
     make_queue_memory();
   }
 
+  std::uint32_t nic_gpu() const { return o_.gpu.nic_gpu.value_or(o_.gpu.producers_gpu); }
   Producers& producers() { return *producers_; }
+  // Whether a NIC on the CPU has addresses for all of it.
+  bool reached_by_cpu() const { return ranges_.empty(); }
+  // From now on the producers' kernels hold the NIC's blocks.
+  void fuse(const engine::GpuEngine& engine) {
+    static_cast<GpuProducers&>(*producers_).serve(engine.nic());
+  }
   CudaPayload& source() { return *source_; }
   CudaPayload& destination() { return *destination_; }
 
@@ -87,6 +95,7 @@ class Bench {
     engine::GpuEngineOptions e;
     e.blocks = nic_blocks();
     e.null_payload = o_.null_nic;
+    e.fused = o_.engine == EngineKind::kGpuFused;
     return e;
   }
 
@@ -130,7 +139,6 @@ class Bench {
   }
 
  private:
-  std::uint32_t nic_gpu() const { return o_.gpu.nic_gpu.value_or(o_.gpu.producers_gpu); }
   std::uint32_t nic_blocks() const {
     const std::uint32_t qps = std::min(most(o_.stages, &Stage::qps), kDefaultNicBlocks);
     return o_.gpu.nic_blocks.value_or(std::max(qps * o_.gpu.blocks_per_qp, o_.gpu.blocks_per_qp));
@@ -178,16 +186,27 @@ class Bench {
 
   void make_queue_memory() {
     if (queues_on_gpu()) {
-      queues_ = std::make_shared<verbs::CudaDeviceMemory>(queue_bytes(o_));
+      auto memory = std::make_shared<verbs::CudaDeviceMemory>(queue_bytes(o_));
+      reach(memory);
+      queues_ = std::move(memory);
     } else if (o_.initiator == Initiator::kGpu) {
       queues_ = std::make_shared<verbs::CudaHostMemory>();
     } else {
       queues_ = std::make_shared<verbs::HostMemory>();
     }
+    reach(source_->device_memory());
+    if (destination_) reach(destination_->device_memory());
     if (queues_on_gpu()) {
       const std::size_t pages = 2 * std::size_t{most(o_.stages, &Stage::qps)} + 16;
       pages_ = std::make_shared<verbs::CudaUarPages>(pages, o_.gpu.doorbell_on_gpu);
     }
+  }
+
+  // Lets a NIC on the CPU reach it by copies.
+  void reach(const std::shared_ptr<verbs::CudaDeviceMemory>& memory) {
+    if (memory == nullptr) return;
+    ranges_.push_back(
+        std::make_unique<verbs::StagedMemory::Range>(memory->begin(), memory->bytes(), memory));
   }
 
   const LadderOptions& o_;
@@ -197,8 +216,10 @@ class Bench {
   std::shared_ptr<verbs::DeviceMemory> queues_;
   std::shared_ptr<verbs::UarPages> pages_ = std::make_shared<verbs::UarPages>();
   std::optional<double> ceiling_gbps_;
+  std::vector<std::unique_ptr<verbs::StagedMemory::Range>> ranges_;
 };
 
+// Both ends.
 template <class Nic>
 Outcome run_ends(const LadderOptions& options, Bench& bench, Nic& sender, Nic& receiver,
                  engine::Engine& engine, const Interrupt& interrupt, const RunEvents& events,
@@ -218,28 +239,21 @@ Outcome run_ends(const LadderOptions& options, Bench& bench, Nic& sender, Nic& r
   return run_ladder(options, ends, interrupt, events);
 }
 
-}  // namespace
-
-Outcome run_local(const LadderOptions& options, const Interrupt& interrupt, const RunEvents& events,
-                  Notices& notices) {
-  Bench bench(options, true);
-  bench.tell(events.note);
+template <class Nic>
+Outcome run_on_thread(const LadderOptions& options, Bench& bench, const Interrupt& interrupt,
+                      const RunEvents& events, Notices& notices) {
   link::Loopback loopback;
-  verbs::SoftwareNic sender(sender_options(options, notices.listener()), loopback.a());
-  verbs::SoftwareNic receiver(receiver_options(options, notices.listener()), loopback.b());
-  if (options.engine == EngineKind::kThreads) {
-    engine::ThreadsEngine engine({sender.step(), receiver.step()});
-    return run_ends(options, bench, sender, receiver, engine, interrupt, events, notices);
-  }
-  engine::GpuEngine engine(sender.core(), receiver.core(), bench.engine_options());
+  Nic sender(sender_options(options, notices.listener()), loopback.a());
+  Nic receiver(receiver_options(options, notices.listener()), loopback.b());
+  engine::ThreadsEngine engine({sender.step(), receiver.step()});
   return run_ends(options, bench, sender, receiver, engine, interrupt, events, notices);
 }
 
-Outcome run_sender(const LadderOptions& options, link::Link& link, Receiver& receiver,
-                   const Interrupt& interrupt, const RunEvents& events, Notices& notices) {
-  Bench bench(options, false);
-  bench.tell(events.note);
-  verbs::SoftwareNic sender(sender_options(options, notices.listener()), link);
+// The sending end alone.
+template <class Nic>
+Outcome run_end(const LadderOptions& options, Bench& bench, link::Link& link, Receiver& receiver,
+                const Interrupt& interrupt, const RunEvents& events, Notices& notices) {
+  Nic sender(sender_options(options, notices.listener()), link);
   engine::ThreadsEngine engine({sender.step()});
   const ContextOptions context{.handler = options.handler, .warn = events.warn};
   const RunEnds ends{
@@ -252,6 +266,41 @@ Outcome run_sender(const LadderOptions& options, link::Link& link, Receiver& rec
       notices,
       bench.facts("stream")};
   return run_ladder(options, ends, interrupt, events);
+}
+
+}  // namespace
+
+Outcome run_local(const LadderOptions& options, const Interrupt& interrupt, const RunEvents& events,
+                  Notices& notices) {
+  Bench bench(options, true);
+  bench.tell(events.note);
+  if (options.engine == EngineKind::kThreads) {
+    return bench.reached_by_cpu()
+               ? run_on_thread<verbs::SoftwareNic>(options, bench, interrupt, events, notices)
+               : run_on_thread<verbs::StagedNic>(options, bench, interrupt, events, notices);
+  }
+  link::Loopback loopback;
+  verbs::SoftwareNic sender(sender_options(options, notices.listener()), loopback.a());
+  verbs::SoftwareNic receiver(receiver_options(options, notices.listener()), loopback.b());
+  const OnGpu on(static_cast<int>(bench.nic_gpu()));
+  engine::GpuEngine engine(sender.core(), receiver.core(), bench.engine_options());
+  if (options.engine == EngineKind::kGpuFused) bench.fuse(engine);
+  return run_ends(options, bench, sender, receiver, engine, interrupt, events, notices);
+}
+
+Outcome run_sender(const LadderOptions& options, link::Link& link, Receiver& receiver,
+                   const Interrupt& interrupt, const RunEvents& events, Notices& notices) {
+  LadderOptions on_thread = options;
+  if (options.engine != EngineKind::kThreads) {
+    on_thread.engine = EngineKind::kThreads;
+    events.note("a kernel has no sockets: the NIC of this end is a CPU thread");
+  }
+  Bench bench(on_thread, false);
+  bench.tell(events.note);
+  return bench.reached_by_cpu() ? run_end<verbs::SoftwareNic>(on_thread, bench, link, receiver,
+                                                              interrupt, events, notices)
+                                : run_end<verbs::StagedNic>(on_thread, bench, link, receiver,
+                                                            interrupt, events, notices);
 }
 
 }  // namespace peal::ladder::gpu
