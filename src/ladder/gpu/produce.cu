@@ -27,8 +27,10 @@ struct Seats {
   InFlight* fifos = nullptr;                // in GPU memory
   std::uint64_t* latency_counts = nullptr;  // likewise; kLatencyBuckets a producer
   Control* control = nullptr;
-  Produced* produced = nullptr;   // in pinned memory
-  std::uint32_t* stop = nullptr;  // likewise; the host or the first producer that fails sets it
+  // Likewise: every wait looks at it, and a look over PCIe takes longer than most waits. The host
+  // or the first producer that fails sets it.
+  std::uint32_t* stop = nullptr;
+  Produced* produced = nullptr;  // in pinned memory
 };
 
 // Hears of latencies, in one producer's buckets.
@@ -180,7 +182,9 @@ struct ProducerLauncher::Impl {
   std::uint32_t window = 0;
   Seats seats;
   std::uint64_t* latency_counts = nullptr;  // pinned: those of the last run
+  std::uint32_t* stopped = nullptr;         // pinned: the 1 that stops
   cudaStream_t stream = nullptr;
+  cudaStream_t stop_stream = nullptr;
 
   void allocate();
   void release() noexcept;
@@ -198,11 +202,13 @@ void ProducerLauncher::Impl::allocate() {
   must(cudaMalloc(&seats.control, sizeof(Control)), "allocating GPU memory");
   must(cudaHostAlloc(&seats.produced, producers * sizeof(Produced), cudaHostAllocMapped),
        "allocating pinned memory");
-  must(cudaHostAlloc(&seats.stop, sizeof *seats.stop, cudaHostAllocPortable),
-       "allocating pinned memory");
+  must(cudaMalloc(&seats.stop, sizeof *seats.stop), "allocating GPU memory");
+  must(cudaMemset(seats.stop, 0, sizeof *seats.stop), "clearing GPU memory");
+  must(cudaHostAlloc(&stopped, sizeof *stopped, cudaHostAllocPortable), "allocating pinned memory");
   must(cudaHostAlloc(&latency_counts, counts, cudaHostAllocMapped), "allocating pinned memory");
   must(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
-  *seats.stop = 0;
+  must(cudaStreamCreateWithFlags(&stop_stream, cudaStreamNonBlocking), "making a stream");
+  *stopped = 1;
   // So that no local memory grows at a later launch.
   for (const Sharing sharing : {Sharing::kExclusive, Sharing::kBlock, Sharing::kDevice}) {
     ProduceWork nothing;
@@ -216,11 +222,13 @@ void ProducerLauncher::Impl::allocate() {
 void ProducerLauncher::Impl::release() noexcept {
   const OnGpu on(gpu);
   if (stream != nullptr) cudaStreamDestroy(stream);
+  if (stop_stream != nullptr) cudaStreamDestroy(stop_stream);
   cudaFree(seats.fifos);
   cudaFree(seats.latency_counts);
   cudaFree(seats.control);
   cudaFreeHost(seats.produced);
-  cudaFreeHost(seats.stop);
+  cudaFree(seats.stop);
+  cudaFreeHost(stopped);
   cudaFreeHost(latency_counts);
 }
 
@@ -310,8 +318,12 @@ const std::uint64_t* ProducerLauncher::latency_counts(std::uint32_t p) const {
   return impl_->latency_counts + p * kLatencyBuckets;
 }
 
+// What fails here fails at the next look at the producers, too.
 void ProducerLauncher::stop() {
-  *static_cast<volatile std::uint32_t*>(impl_->seats.stop) = 1;
+  const OnGpu on(impl_->gpu);
+  cudaMemcpyAsync(impl_->seats.stop, impl_->stopped, sizeof *impl_->stopped, cudaMemcpyHostToDevice,
+                  impl_->stop_stream);
+  cudaStreamSynchronize(impl_->stop_stream);
 }
 
 const std::uint32_t* ProducerLauncher::stop_word() const {
