@@ -23,6 +23,7 @@
 #include "gpu/producers.hpp"
 #include "link/loopback.hpp"
 #include "peal/host/context.hpp"
+#include "peal/host/error.hpp"
 #include "peal/host/memory_region.hpp"
 #include "peal/host/queue_pair.hpp"
 #include "peal/host/sinks.hpp"
@@ -47,6 +48,7 @@ struct Setup {
   bool connected = true;
   bool null_payload = false;
   std::uint32_t blocks = 4;
+  std::uint32_t blocks_a_queue = 1;
 };
 
 inline constexpr std::size_t kSignalBytes = 64 * Launcher::kProducersMax;
@@ -70,9 +72,11 @@ class Fabric {
           std::vector<engine::Step>{sender_nic.step(), receiver_nic.step()});
     } else {
       memory = std::make_shared<verbs::CudaDeviceMemory>(kQueueBytes + 2 * s.bytes + kSignalBytes);
-      gpu = new engine::GpuEngine(
-          sender_nic.core(), receiver_nic.core(),
-          {.blocks = s.blocks, .null_payload = s.null_payload, .fused = s.nic == NicOn::kFused});
+      gpu = new engine::GpuEngine(sender_nic.core(), receiver_nic.core(),
+                                  {.blocks = s.blocks,
+                                   .blocks_a_queue = s.blocks_a_queue,
+                                   .null_payload = s.null_payload,
+                                   .fused = s.nic == NicOn::kFused});
       engine.reset(gpu);
     }
     source = static_cast<std::byte*>(memory->allocate(s.bytes));

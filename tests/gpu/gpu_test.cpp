@@ -251,6 +251,67 @@ TEST_P(OnEach, ServesRegionsAsTheyComeAndGo) {
   EXPECT_EQ(fabric.run(job)[0].status, Status::kCompletionError);
 }
 
+// Groups of blocks: PUTs of one piece and of many, few at a time and more than a block begins at
+// once, and atomics, which stay with the front's block.
+class OnSeveralBlocks : public Gpu,
+                        public testing::WithParamInterface<std::tuple<NicOn, std::uint32_t>> {};
+INSTANTIATE_TEST_SUITE_P(Nic, OnSeveralBlocks,
+                         testing::Combine(testing::Values(NicOn::kGpu, NicOn::kFused),
+                                          testing::Values(2u, 3u, 8u)),
+                         [](const auto& p) {
+                           return std::string(name_of(std::get<0>(p.param))) + "_" +
+                                  std::to_string(std::get<1>(p.param));
+                         });
+
+TEST_P(OnSeveralBlocks, EveryByteArrives) {
+  const auto [nic, blocks] = GetParam();
+  for (const std::uint32_t bytes : {64u, 4096u, 5000u, 64u << 10, (1u << 20) + 16}) {
+    for (const std::uint32_t window : {1u, 256u}) {
+      Fabric fabric({.nic = nic,
+                     .queues = 3,
+                     .depth = 512,
+                     .first_wqe_index = (std::uint64_t{1} << 16) - 100,
+                     .bytes = 20 << 20,
+                     .blocks = 2 * blocks,
+                     .blocks_a_queue = blocks});
+      Job job = fabric.job();
+      job.bytes = bytes;
+      job.producers = 3;
+      job.puts = std::min(1000u, (6u << 20) / bytes);
+      job.window = window;
+      job.batch = window == 1 ? 1 : 64;
+      job.exec = Exec::kWarp;
+      // Twice: between two launches of a fused NIC the rings to its helpers are only in memory.
+      expect_all(fabric, job, fabric.run(job));
+      if (nic == NicOn::kFused) EXPECT_EQ(fabric.run(job)[0].completed, job.puts);
+    }
+  }
+}
+
+TEST_P(OnSeveralBlocks, SignalsComeAfterThePutsBeforeThem) {
+  const auto [nic, blocks] = GetParam();
+  Fabric fabric(
+      {.nic = nic, .depth = 64, .bytes = 32 << 20, .blocks = blocks, .blocks_a_queue = blocks});
+  Job job = fabric.job();
+  job.bytes = 128 << 10;
+  job.puts = 50;
+  job.producers = 4;
+  job.window = 8;
+  job.signals = true;
+  expect_all(fabric, job, fabric.run(job));
+  for (std::uint32_t p = 0; p < job.producers; ++p) EXPECT_EQ(fabric.signal_of(p), job.puts);
+}
+
+TEST_F(Gpu, BlocksThatDoNotDivideAreRefused) {
+  link::Loopback loopback;
+  verbs::SoftwareNic a({.nic_number = 1}, loopback.a());
+  verbs::SoftwareNic b({.nic_number = 2}, loopback.b());
+  for (const std::uint32_t together : {0u, 3u, 17u}) {
+    EXPECT_THROW(engine::GpuEngine(a.core(), b.core(), {.blocks = 34, .blocks_a_queue = together}),
+                 Error);
+  }
+}
+
 // Between two launches a queue is only in memory.
 TEST_F(Gpu, AFusedNicGoesOnWhereTheLastLaunchEnded) {
   Fabric fabric({.nic = NicOn::kFused, .queues = 5, .depth = 64, .blocks = 2});

@@ -8,6 +8,7 @@ struct Shape {
   Exec exec;
   std::uint32_t producers, queues, window, batch, puts;
   std::uint32_t bytes = 4096;
+  std::uint32_t blocks_a_queue = 1;
 };
 
 void run_at_its_rate(const Shape& s, DoorbellOrder order, bool null_payload) {
@@ -16,7 +17,8 @@ void run_at_its_rate(const Shape& s, DoorbellOrder order, bool null_payload) {
                  .depth = 1024,
                  .bytes = std::size_t{s.producers} * s.puts * s.bytes,
                  .null_payload = null_payload,
-                 .blocks = s.queues});
+                 .blocks = s.queues * s.blocks_a_queue,
+                 .blocks_a_queue = s.blocks_a_queue});
   Job job = fabric.job();
   job.bytes = s.bytes;
   job.puts = s.puts;
@@ -29,8 +31,9 @@ void run_at_its_rate(const Shape& s, DoorbellOrder order, bool null_payload) {
   job.sharing = order == DoorbellOrder::kRecordRing && s.queues == s.producers ? Sharing::kExclusive
                                                                                : Sharing::kDevice;
   const std::vector<Outcome> outcomes = fabric.run(job);
-  std::printf("%s%s %s %s", null_payload ? "null NIC, " : "", exec_name(job.exec),
-              sharing_name(job.sharing), doorbell_order_name(order));
+  std::printf("%s%s %s %s, %u blocks a queue", null_payload ? "null NIC, " : "",
+              exec_name(job.exec), sharing_name(job.sharing), doorbell_order_name(order),
+              s.blocks_a_queue);
   if (!null_payload) return expect_all(fabric, job, outcomes);
   std::uint64_t first_ns = ~std::uint64_t{0};
   std::uint64_t last_ns = 0;
@@ -70,6 +73,17 @@ TEST_F(Gpu, RatesOfLongPuts) {
                          Shape{Exec::kWarp, 1, 1, 16, 4, 256, 1 << 20},
                          Shape{Exec::kWarp, 16, 16, 16, 4, 64, 1 << 20}}) {
     run_at_its_rate(s, DoorbellOrder::kRecordRing, false);
+  }
+}
+
+TEST_F(Gpu, RatesOfSeveralBlocksAQueue) {
+  for (const std::uint32_t blocks : {1u, 2u, 4u, 8u}) {
+    for (const Shape& s : {Shape{Exec::kWarp, 1, 1, 1024, 64, 16000, 4096, blocks},
+                           Shape{Exec::kThread, 4, 1, 64, 32, 4000, 4096, blocks},
+                           Shape{Exec::kWarp, 1, 1, 64, 16, 4000, 64 << 10, blocks},
+                           Shape{Exec::kWarp, 1, 1, 16, 4, 256, 1 << 20, blocks}}) {
+      run_at_its_rate(s, DoorbellOrder::kRecordRing, false);
+    }
   }
 }
 

@@ -74,15 +74,24 @@ __device__ inline void report(const Nic& nic, Served& served, const Step& s, std
   __syncwarp();
 }
 
+// MO-14, from this block's copying warps and from helpers'.
+__device__ inline bool is_copied(const Shared& sh, const std::uint32_t* far_done, const Step& s,
+                                 std::uint32_t slot) {
+  if (load_acquire(&sh.done[slot]) != s.pieces) return false;
+  return s.far_pieces == 0 ||
+         GpuMemory::load_count_acquire(&far_done[slot], FenceScope::kDevice) == sh.far_due[slot];
+}
+
 // Completes the steps from `tail` on that are done and of one queue; how many.
-__device__ inline std::uint32_t complete(const Nic& nic, Shared& sh, std::uint32_t tail,
-                                         std::uint32_t made, std::uint32_t lane) {
+__device__ inline std::uint32_t complete(const Nic& nic, Shared& sh, const std::uint32_t* far_done,
+                                         std::uint32_t tail, std::uint32_t made,
+                                         std::uint32_t lane) {
   const std::uint32_t slot = (tail + lane) % kSteps;
   const std::uint32_t queue = sh.step[tail % kSteps].queue;
   const bool here = lane < made;
   Step s = {};
   if (here) s = sh.step[slot];
-  const bool done = here && s.queue == queue && load_acquire(&sh.done[slot]) == s.pieces;
+  const bool done = here && s.queue == queue && is_copied(sh, far_done, s, slot);
   const std::uint32_t not_done = ~__ballot_sync(kAllLanes, done);
   const std::uint32_t n =
       not_done == 0 ? kLanes : static_cast<std::uint32_t>(__ffs(static_cast<int>(not_done))) - 1;
@@ -107,12 +116,13 @@ __device__ inline std::uint32_t complete(const Nic& nic, Shared& sh, std::uint32
   return n;
 }
 
-__device__ inline void run_back(const Nic& nic, Shared& sh, std::uint32_t lane) {
+__device__ inline void run_back(const Nic& nic, Shared& sh, const std::uint32_t* far_done,
+                                std::uint32_t lane) {
   std::uint32_t tail = 0;
   for (;;) {
     const std::uint32_t made = __shfl_sync(kAllLanes, load_acquire(&sh.head), 0) - tail;
     if (made != 0) {
-      tail += complete(nic, sh, tail, made, lane);
+      tail += complete(nic, sh, far_done, tail, made, lane);
     } else if (__shfl_sync(kAllLanes, load_acquire(&sh.stop), 0) != 0) {
       return;
     }

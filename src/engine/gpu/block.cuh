@@ -18,7 +18,6 @@ inline constexpr std::uint32_t kBackWarp = 1;
 inline constexpr std::uint32_t kFirstCopier = 2;
 inline constexpr std::uint32_t kCopiers = 24;  // warps; their buffers fill the shared memory
 inline constexpr std::uint32_t kThreads = (kFirstCopier + kCopiers) * kLanes;
-inline constexpr std::uint32_t kSteps = 256;   // WQEs between front and back
 inline constexpr std::uint32_t kPieces = 256;  // between the front and the copying warps
 inline constexpr std::uint32_t kPieceBytes = 4096;
 inline constexpr std::uint32_t kMostSharedBytes = 227 << 10;  // that a block of sm_90 may have
@@ -56,8 +55,9 @@ struct Step {
   std::byte* to;
   std::uint64_t index;
   std::uint32_t bytes;
-  std::uint32_t pieces;  // that it is copied in
-  std::uint32_t queue;   // which of the block's
+  std::uint32_t pieces;      // that this block copies it in
+  std::uint32_t far_pieces;  // and its helpers
+  std::uint32_t queue;       // which of the block's
   nic::Operation operation;
   std::uint8_t opcode;
   std::uint8_t fm_ce_se;
@@ -66,17 +66,12 @@ struct Step {
   nic::Refusal refusal;
 };
 
-// What one warp copies at once; or an atomic, whose target is `from`.
-struct Piece {
-  const std::byte* from;
-  std::byte* to;
-  std::uint32_t bytes;
-  std::uint32_t slot;  // of the step, and what is below
-
-  __device__ bool is_atomic() const { return (slot & kAtomicPiece) != 0; }
-  static constexpr std::uint32_t kAtomicPiece = 1u << 8;
+// As a front sees a helper.
+struct Fed {
+  std::uint32_t made;
+  std::uint32_t told;   // of them, the helper knows
+  std::uint32_t taken;  // at least
 };
-inline constexpr std::uint32_t kSlotMask = 0xff;
 
 // A queue that the block serves, with what it needs of the tables at hand. The front writes the
 // front's state, the back the back's; while nothing is between them, the front may write both.
@@ -102,11 +97,13 @@ struct Shared {
   std::uint32_t head;     // steps made by the front
   std::uint32_t tail;     // steps done with by the back
   std::uint32_t stop;
-  nic::AtomicOperands operands;  // of an atomic, which is alone between front and back
+  Fed fed[kMaxBlocksAQueue - 1];
+  std::uint32_t far_due[kSteps];  // what far_done will be when helpers have copied the step
+  nic::AtomicOperands operands;   // of an atomic, which is alone between front and back
   bool swaps;
   Served served[kQueuesABlock];
 };
-static_assert(kSteps <= kSlotMask + 1 && kPieces % kLanes == 0);
+static_assert(kPieces % kLanes == 0 && kFedPieces >= 2 * kPieces);
 static_assert(sizeof(Shared) <= kMostSharedBytes);
 
 }  // namespace peal::engine::gpu

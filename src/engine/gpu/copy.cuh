@@ -11,10 +11,13 @@ namespace peal::engine::gpu {
 inline constexpr std::uint32_t kInFlight = 8;      // loads of a lane
 inline constexpr std::uint32_t kBulkBytes = 1024;  // below it a warp's own loads are as quick
 
+__device__ inline bool is_atomic(const Piece& p) {
+  return (p.slot & kAtomicPiece) != 0;
+}
 __device__ inline bool goes_in_bulk(const Piece& p) {
   const auto mixed =
       reinterpret_cast<std::uintptr_t>(p.to) | reinterpret_cast<std::uintptr_t>(p.from) | p.bytes;
-  return mixed % 16 == 0 && p.bytes >= kBulkBytes && !p.is_atomic();
+  return mixed % 16 == 0 && p.bytes >= kBulkBytes && !is_atomic(p);
 }
 
 __device__ inline void copy(std::byte* to, const std::byte* from, std::uint32_t bytes,
@@ -105,13 +108,21 @@ __device__ inline Claim claim(Shared& sh, std::uint32_t lane, bool waits, Piece*
   return static_cast<Claim>(__shfl_sync(kAllLanes, static_cast<std::uint32_t>(got), 0));
 }
 
-__device__ inline void tell_done(Shared& sh, const Piece& p) {
-  add_release(&sh.done[p.slot & kSlotMask], 1);
+// MO-14. To the back of this block, or of a helper's group.
+__device__ inline void tell_done(Shared& sh, std::uint32_t* far_done, const Piece& p) {
+  const std::uint32_t slot = p.slot & kSlotMask;
+  if (far_done == nullptr) {
+    add_release(&sh.done[slot], 1);
+  } else {
+    GpuMemory::add_count_release(&far_done[slot], 1, FenceScope::kDevice);
+  }
 }
 
 // A piece that was stored in bulk is told of when its store is complete, which is looked for once
-// the next load is on its way, or there is none to be had.
-__device__ inline void run_copying(Shared& sh, std::uint32_t copier, std::uint32_t lane) {
+// the next load is on its way, or there is none to be had. `far_done`: null, or in a helper that of
+// its group.
+__device__ inline void run_copying(Shared& sh, std::uint32_t* far_done, std::uint32_t copier,
+                                   std::uint32_t lane) {
   std::uint64_t* barrier = &sh.loaded[copier];
   if (lane == 0) GpuBulk::begin(barrier);
   __syncwarp();
@@ -127,7 +138,7 @@ __device__ inline void run_copying(Shared& sh, std::uint32_t copier, std::uint32
       if (in_bulk) GpuBulk::load_after_acquire(buffer, p.from, p.bytes, barrier);
       if (storing) {
         GpuBulk::wait_stores();
-        tell_done(sh, stored);
+        tell_done(sh, far_done, stored);
       }
       if (in_bulk) {
         GpuBulk::wait_load(barrier, loads % 2);
@@ -140,13 +151,13 @@ __device__ inline void run_copying(Shared& sh, std::uint32_t copier, std::uint32
       stored = p;
       ++loads;
     } else if (got == Claim::kPiece) {
-      if (p.is_atomic()) {
+      if (is_atomic(p)) {
         if (lane == 0) execute_atomic(sh, p);
       } else {
         copy(p.to, p.from, p.bytes, lane);
       }
       __syncwarp();
-      if (lane == 0) tell_done(sh, p);
+      if (lane == 0) tell_done(sh, far_done, p);
     } else if (got == Claim::kEnd) {
       return;
     }

@@ -2,26 +2,13 @@
 // and hands their payload on in pieces.
 #pragma once
 
-#include "engine/gpu/block.cuh"
+#include "engine/gpu/deal.cuh"
 #include "peal/mlx5/doorbell.hpp"
 
 namespace peal::engine::gpu {
 
 // The front looks at the doorbells at least once in so many turns, though it has work.
 inline constexpr std::uint32_t kTurnsALook = 4;
-
-// What the front's lanes agree on.
-struct Front {
-  const Mirror* mirror = nullptr;
-  std::uint64_t epoch = 0;
-  std::uint32_t queues = 0;  // a bit for each lane that serves one
-  std::uint32_t cursor = 0;
-  std::uint32_t head = 0;
-  std::uint32_t pieces = 0;
-  std::uint32_t block = 0;
-  bool stop = false;
-  bool last = false;  // no producer rings any more
-};
 
 __device__ inline bool serves(const Front& f, std::uint32_t lane) {
   return (f.queues >> lane & 1) != 0;
@@ -90,7 +77,8 @@ __device__ inline void write_back(const Nic& nic, const Shared& sh, const Front&
 // have them.
 __device__ inline void take_queues(const Nic& nic, Shared& sh, Front& f, std::uint32_t lane) {
   const Mirror& m = *f.mirror;
-  const std::uint32_t index = lane < kQueuesABlock ? m.queue[f.block + lane * nic.blocks] : 0;
+  const std::uint32_t index =
+      lane < kQueuesABlock ? m.queue[f.group + lane * (nic.blocks / nic.blocks_a_queue)] : 0;
   f.queues = __ballot_sync(kAllLanes, index != 0);
   if (index == 0) return;
   Served& s = sh.served[lane];
@@ -116,7 +104,7 @@ __device__ inline void take_tables(const Nic& nic, Shared& sh, Front& f, std::ui
   for (std::uint64_t said = 0; said != f.epoch && f.epoch != kStopEpoch;) {
     said = f.epoch;
     if (lane == 0) {
-      GpuMemory::say_epoch_before_look(&nic.seen[f.block], word_of(said, false));
+      GpuMemory::say_epoch_before_look(&nic.seen[f.group], word_of(said, false));
       f.epoch = GpuMemory::look_at_epoch(nic.epoch);
     }
     f.epoch = __shfl_sync(kAllLanes, f.epoch, 0);
@@ -129,7 +117,7 @@ __device__ inline void take_tables(const Nic& nic, Shared& sh, Front& f, std::ui
   take_queues(nic, sh, f, lane);
   f.cursor = 0;
   __syncwarp();
-  if (lane == 0) GpuMemory::answer_epoch_release(&nic.seen[f.block], word_of(f.epoch, true));
+  if (lane == 0) GpuMemory::answer_epoch_release(&nic.seen[f.group], word_of(f.epoch, true));
 }
 
 // All doorbells and the epoch at once: one way over PCIe and back, whatever their number.
@@ -260,41 +248,6 @@ __device__ inline bool is_alone(const Step& s) {
          (s.fm_ce_se & mlx5::kFenceMask) != 0;
 }
 
-// Piece `number` of a step.
-__device__ inline Piece piece_of(const Step& s, std::uint32_t slot, std::uint32_t number) {
-  if (s.operation == nic::Operation::kAtomic) {
-    return {s.from, s.to, s.bytes, slot | Piece::kAtomicPiece};
-  }
-  const std::uint32_t from = number * kPieceBytes;
-  const std::uint32_t left = s.bytes - from;
-  return {s.from + from, s.to + from, left < kPieceBytes ? left : kPieceBytes, slot};
-}
-
-// Hands the pieces of each lane's step to the copying warps.
-__device__ inline void hand_pieces(Shared& sh, Front& f, const Step& s, std::uint32_t lane,
-                                   std::uint32_t slot, std::uint32_t pieces) {
-  // In instalments of what the ring has room for; most steps have one piece.
-  for (std::uint32_t given = 0; __any_sync(kAllLanes, given < pieces);) {
-    std::uint32_t now = pieces - given;
-    if (now > kPieces / kLanes) now = kPieces / kLanes;
-    std::uint32_t before = now;
-    for (std::uint32_t d = 1; d < kLanes; d *= 2) {
-      const std::uint32_t lower = __shfl_up_sync(kAllLanes, before, d);
-      if (lane >= d) before += lower;
-    }
-    const std::uint32_t all = __shfl_sync(kAllLanes, before, kLanes - 1);
-    while (f.pieces + all - load_acquire(&sh.claimed) > kPieces) {
-    }
-    for (std::uint32_t i = 0; i < now; ++i) {
-      sh.piece[(f.pieces + before - now + i) % kPieces] = piece_of(s, slot, given + i);
-    }
-    given += now;
-    f.pieces += all;
-    __syncwarp();
-    if (lane == 0) store_release(&sh.pieces, f.pieces);
-  }
-}
-
 // Fetches, checks and hands on WQEs of one queue, a lane each.
 __device__ inline void hand_on(const Nic& nic, Shared& sh, Front& f, std::uint32_t queue,
                                std::uint32_t lane) {
@@ -319,9 +272,14 @@ __device__ inline void hand_on(const Nic& nic, Shared& sh, Front& f, std::uint32
   while (f.head + n - load_acquire(&sh.tail) > kSteps) {
   }
   const std::uint32_t slot = (f.head + lane) % kSteps;
+  const std::uint32_t pieces = lane < n ? s.pieces : 0;
+  const std::uint32_t blocks = drains ? 1 : blocks_for(nic, sh, f, pieces);
   if (lane < n) {
+    s.pieces = count_for(0, slot, pieces, blocks);
+    s.far_pieces = pieces - s.pieces;
     sh.step[slot] = s;
     sh.done[slot] = 0;
+    sh.far_due[slot] += s.far_pieces;
   }
   if (drains && lane == 0 && s.operation == nic::Operation::kAtomic) {
     const auto opcode = static_cast<mlx5::Opcode>(s.opcode);
@@ -339,14 +297,14 @@ __device__ inline void hand_on(const Nic& nic, Shared& sh, Front& f, std::uint32
     store_release(&sh.head, f.head);
   }
   __syncwarp();
-  hand_pieces(sh, f, s, lane, slot, lane < n ? s.pieces : 0);
+  hand_pieces(nic, sh, f, s, lane, slot, pieces, blocks);
   if (drains) drain(sh, f);
 }
 
-__device__ inline void run_front(const Nic& nic, Shared& sh, std::uint32_t block,
+__device__ inline void run_front(const Nic& nic, Shared& sh, std::uint32_t group,
                                  std::uint32_t lane) {
   Front f;
-  f.block = block;
+  f.group = group;
   std::uint32_t turns = 0;
   for (;;) {
     std::uint32_t queue = find_work(sh, f, lane);
@@ -364,9 +322,13 @@ __device__ inline void run_front(const Nic& nic, Shared& sh, std::uint32_t block
   drain(sh, f);
   write_back(nic, sh, f, lane);
   __syncwarp();
-  if (lane != 0) return;
-  store_release(&sh.stop, 1);
-  GpuMemory::answer_epoch_release(&nic.seen[block], kNotRunning);
+  if (lane == 0) {
+    store_release(&sh.stop, 1);
+    GpuMemory::answer_epoch_release(&nic.seen[group], kNotRunning);
+  } else if (lane < nic.blocks_a_queue) {
+    Feed& feed = nic.feeds[group * nic.blocks_a_queue + lane];
+    GpuMemory::store_count_release(&feed.stop, 1, FenceScope::kDevice);
+  }
 }
 
 }  // namespace peal::engine::gpu

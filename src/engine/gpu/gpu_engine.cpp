@@ -83,6 +83,7 @@ struct GpuEngine::Impl {
   void copy_queues() const;
   // By the CPU, of memory that only a GPU reaches.
   void read(void* to, const void* from, std::size_t bytes) const;
+  std::uint32_t groups() const { return options.blocks / options.blocks_a_queue; }
   void place_queues();
   void clear_doorbells();
   // Sets the epoch behind what was copied before on this stream.
@@ -111,6 +112,11 @@ void GpuEngine::Impl::start() {
   if (options.blocks == 0 || options.blocks > gpu::kMaxBlocks) {
     throw Error(EINVAL, "a GPU engine has 1 to " + std::to_string(gpu::kMaxBlocks) + " blocks");
   }
+  const std::uint32_t together = options.blocks_a_queue;
+  if (together == 0 || together > gpu::kMaxBlocksAQueue || options.blocks % together != 0) {
+    throw Error(EINVAL, "1 to " + std::to_string(gpu::kMaxBlocksAQueue) +
+                            " blocks of a GPU engine serve a queue together, and divide them all");
+  }
   require(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "making a stream");
   require(cudaStreamCreateWithFlags(&kernel, cudaStreamNonBlocking), "making a stream");
   for (gpu::Mirror*& m : nic.mirror) m = on_gpu<gpu::Mirror>(1);
@@ -118,6 +124,9 @@ void GpuEngine::Impl::start() {
   nic.seen = pinned<std::uint64_t>(gpu::kMaxBlocks);
   nic.queues = on_gpu<gpu::Queue>(nic::kMaxQps);
   nic.blocks = options.blocks;
+  nic.blocks_a_queue = together;
+  nic.feeds = on_gpu<gpu::Feed>(options.blocks);
+  nic.far_done = on_gpu<std::uint32_t>(groups() * gpu::kSteps);
   nic.null_payload = options.null_payload;
   staging = pinned<gpu::Mirror>(1);
   staged_epoch = pinned<std::uint64_t>(1);
@@ -144,8 +153,8 @@ void GpuEngine::Impl::set_epoch(std::uint64_t e) {
 }
 
 bool GpuEngine::Impl::answered(std::uint64_t e) const {
-  for (std::uint32_t b = 0; b < options.blocks; ++b) {
-    const std::uint64_t word = CpuMemory::load_ready_acquire(&nic.seen[b], FenceScope::kSystem);
+  for (std::uint32_t g = 0; g < groups(); ++g) {
+    const std::uint64_t word = CpuMemory::load_ready_acquire(&nic.seen[g], FenceScope::kSystem);
     const bool takes_them_later = options.fused && word == gpu::kNotRunning;
     if (word != gpu::word_of(e, true) && !takes_them_later) return false;
   }
@@ -172,10 +181,10 @@ void GpuEngine::Impl::publish() {
   }
 }
 
-// Each new one takes the first place that is free: blocks come first, so that each serves as many.
+// Each new one takes the first place that is free: groups come first, so that each serves as many.
 void GpuEngine::Impl::place_queues() {
   const auto& qps = staging->sender.qps;
-  const std::uint32_t places = options.blocks * gpu::kQueuesABlock;
+  const std::uint32_t places = groups() * gpu::kQueuesABlock;
   std::vector<bool> placed(nic::kMaxQps);
   for (std::uint32_t p = 0; p < places; ++p) {
     std::uint32_t& at = staging->queue[p];
@@ -187,8 +196,9 @@ void GpuEngine::Impl::place_queues() {
     if (qps[i].qpn.value == 0 || placed[i]) continue;
     while (p < places && staging->queue[p] != 0) ++p;
     if (p == places) {
-      throw Error(ENOSPC, "a GPU engine of " + std::to_string(options.blocks) +
-                              " blocks serves at most " + std::to_string(places) + " queues");
+      throw Error(ENOSPC, "a GPU engine of " + std::to_string(options.blocks) + " blocks, " +
+                              std::to_string(options.blocks_a_queue) + " a queue, serves at most " +
+                              std::to_string(places) + " queues");
     }
     staging->queue[p] = i;
   }
@@ -274,6 +284,8 @@ void GpuEngine::Impl::stop() noexcept {
   cudaFreeHost(bounce);
   cudaFreeHost(zero);
   cudaFree(nic.ended);
+  cudaFree(nic.feeds);
+  cudaFree(nic.far_done);
   if (copies != nullptr) cudaStreamDestroy(copies);
   if (kernel != nullptr) cudaStreamDestroy(kernel);
 }

@@ -25,8 +25,10 @@ struct Nic;
 }
 
 struct GpuEngineOptions {
-  // Each serves every blocks-th queue of the sender.
   std::uint32_t blocks = 8;
+  // So many blocks serve the same queues, each such group its share of the sender's: one fetches,
+  // checks and completes, all copy. 1 to 16, and divides `blocks`.
+  std::uint32_t blocks_a_queue = 1;
   bool null_payload = false;  // completes without moving
   // Starts no kernel: the blocks are part of each kernel of producers (serve.cuh), and what the
   // control path changes reaches the next one.

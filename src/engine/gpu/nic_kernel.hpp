@@ -8,15 +8,18 @@
 namespace peal::engine::gpu {
 
 inline constexpr std::uint32_t kMaxBlocks = 132;
+inline constexpr std::uint32_t kMaxBlocksAQueue = 16;
 inline constexpr std::uint32_t kQueuesABlock = 31;
 inline constexpr std::uint32_t kMaxPlaces = kMaxBlocks * kQueuesABlock;
+inline constexpr std::uint32_t kSteps = 256;      // WQEs between a front and its back
+inline constexpr std::uint32_t kFedPieces = 512;  // between a front and a helper
 inline constexpr std::uint64_t kStopEpoch = ~std::uint64_t{0};
 
 // The tables of both NICs, as of one epoch, and who serves which of the sender's queues.
 struct Mirror {
   nic::Tables sender;
   nic::Tables receiver;
-  // By QP index, 0: none. Place p is lane p / blocks of block p % blocks. A queue keeps its place
+  // By QP index, 0: none. Place p is lane p / groups of group p % groups. A queue keeps its place
   // for as long as it is there, so that it never passes from a block to another.
   std::uint32_t queue[kMaxPlaces] = {};
 };
@@ -60,6 +63,26 @@ struct Queue {
   BackState back;
 };
 
+// What one warp copies at once; or an atomic, whose target is `from`.
+struct Piece {
+  const std::byte* from;
+  std::byte* to;
+  std::uint32_t bytes;
+  std::uint32_t slot;  // of the step, and kAtomicPiece
+};
+inline constexpr std::uint32_t kSlotMask = 0xff;
+inline constexpr std::uint32_t kAtomicPiece = 1u << 8;
+static_assert(kSteps <= kSlotMask + 1);
+
+// In GPU memory: what the front of a group hands one of its helpers. Free-running counts, which go
+// on from launch to launch, in lines of their own.
+struct Feed {
+  Piece piece[kFedPieces];
+  alignas(128) std::uint32_t made;   // by the front
+  alignas(128) std::uint32_t taken;  // by the helper
+  alignas(128) std::uint32_t stop;
+};
+
 // What a block says of itself: that it reads the tables of an epoch, or works with them by now. The
 // host overwrites no tables that a block may be reading.
 inline constexpr std::uint64_t kNotRunning = 0;
@@ -70,9 +93,13 @@ constexpr std::uint64_t word_of(std::uint64_t epoch, bool works_with_it) {
 struct Nic {
   Mirror* mirror[2];     // by the epoch's parity
   std::uint64_t* epoch;  // in GPU memory; the host writes
-  std::uint64_t* seen;   // in pinned memory, a word a block
+  std::uint64_t* seen;   // in pinned memory, a word a group
   Queue* queues;         // in GPU memory, by QP index
   std::uint32_t blocks;
+  // Blocks are in groups of so many: the first has the front and the back, the others help it copy.
+  std::uint32_t blocks_a_queue;
+  Feed* feeds;              // in GPU memory, a helper's by its block number
+  std::uint32_t* far_done;  // in GPU memory, kSteps a group: pieces that helpers have copied, ever
   bool null_payload;
   // Where blocks serve in their producers' kernel: they end when `*ended`, in GPU memory, is
   // `producers`. Whoever launches says how many there are and begins with 0; each adds 1 when it
