@@ -49,6 +49,10 @@ struct Setup {
   bool null_payload = false;
   std::uint32_t blocks = 4;
   std::uint32_t blocks_a_queue = 1;
+  int device = -1;
+  // Of the payload; null: the queues' memory.
+  std::shared_ptr<verbs::DeviceMemory> source;
+  std::shared_ptr<verbs::DeviceMemory> target;
 };
 
 inline constexpr std::size_t kSignalBytes = 64 * Launcher::kProducersMax;
@@ -66,32 +70,40 @@ class Fabric {
         receiver_nic({.nic_number = 2, .notify = [this](const nic::Notice& n) { heard(n); }},
                      loopback.b()) {
     pages = std::make_shared<verbs::CudaUarPages>(kPages);
+    // All memory before the engine: its kernel would be waited for.
     if (s.nic == NicOn::kCpu) {
       memory = std::make_shared<verbs::CudaHostMemory>();
+    } else {
+      memory = std::make_shared<verbs::CudaDeviceMemory>(kQueueBytes + 2 * s.bytes + kSignalBytes);
+    }
+    from_memory = s.source != nullptr ? s.source : memory;
+    to_memory = s.target != nullptr ? s.target : memory;
+    source = static_cast<std::byte*>(from_memory->allocate(s.bytes));
+    target = static_cast<std::byte*>(to_memory->allocate(s.bytes + kSignalBytes));
+    if (source == nullptr || target == nullptr) throw std::bad_alloc();
+    if (s.nic == NicOn::kCpu) {
       engine = std::make_unique<engine::ThreadsEngine>(
           std::vector<engine::Step>{sender_nic.step(), receiver_nic.step()});
     } else {
-      memory = std::make_shared<verbs::CudaDeviceMemory>(kQueueBytes + 2 * s.bytes + kSignalBytes);
       gpu = new engine::GpuEngine(sender_nic.core(), receiver_nic.core(),
                                   {.blocks = s.blocks,
                                    .blocks_a_queue = s.blocks_a_queue,
                                    .null_payload = s.null_payload,
+                                   .device = s.device,
                                    .fused = s.nic == NicOn::kFused});
       engine.reset(gpu);
     }
-    source = static_cast<std::byte*>(memory->allocate(s.bytes));
-    target = static_cast<std::byte*>(memory->allocate(s.bytes + kSignalBytes));
-    if (source == nullptr || target == nullptr) throw std::bad_alloc();
     sent.resize(s.bytes);
     std::mt19937_64 random(7);
     for (std::byte& b : sent) b = static_cast<std::byte>(random());
-    memory->copy_to_device(source, sent.data(), s.bytes);
+    from_memory->copy_to_device(source, sent.data(), s.bytes);
     connect();
   }
   ~Fabric() {
     objects.reset();
-    memory->release(source, setup.bytes);
-    memory->release(target, setup.bytes + kSignalBytes);
+    engine.reset();
+    from_memory->release(source, setup.bytes);
+    to_memory->release(target, setup.bytes + kSignalBytes);
   }
 
   struct Objects {
@@ -147,14 +159,14 @@ class Fabric {
   // Whether the first `bytes` have arrived, and nothing behind them was touched.
   bool arrived(std::size_t bytes) {
     std::vector<std::byte> there(setup.bytes);
-    if (memory->copy_from_device(there.data(), target, setup.bytes) != 0) return false;
+    if (to_memory->copy_from_device(there.data(), target, setup.bytes) != 0) return false;
     const auto end = there.begin() + static_cast<std::ptrdiff_t>(bytes);
     return std::equal(there.begin(), end, sent.begin()) &&
            std::all_of(end, there.end(), [](std::byte b) { return b == std::byte{0}; });
   }
   std::uint64_t signal_of(std::uint32_t producer) {
     std::uint64_t v = 0;
-    memory->copy_from_device(&v, target + setup.bytes + producer * 64, sizeof v);
+    to_memory->copy_from_device(&v, target + setup.bytes + producer * 64, sizeof v);
     return v;
   }
   void arm(const std::vector<nic::Fault>& faults) {
@@ -192,6 +204,8 @@ class Fabric {
   verbs::SoftwareNic sender_nic;
   verbs::SoftwareNic receiver_nic;
   std::shared_ptr<verbs::DeviceMemory> memory;
+  std::shared_ptr<verbs::DeviceMemory> from_memory;
+  std::shared_ptr<verbs::DeviceMemory> to_memory;
   std::shared_ptr<verbs::UarPages> pages;
   std::unique_ptr<engine::Engine> engine;
   engine::GpuEngine* gpu = nullptr;

@@ -26,11 +26,32 @@ void require(cudaError_t error, const char* what) {
   }
 }
 
+// The calling thread's CUDA device, for as long as this lives.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) {
+    require(cudaGetDevice(&before_), "asking for the current GPU");
+    require(cudaSetDevice(device), "choosing the GPU of the NIC's kernel");
+  }
+  ~OnDevice() { cudaSetDevice(before_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+int device_of(const GpuEngineOptions& options) {
+  int device = options.device;
+  if (device < 0) require(cudaGetDevice(&device), "asking for the current GPU");
+  return device;
+}
+
 template <class T>
-T* on_gpu(std::size_t count) {
+T* on_gpu(std::size_t count, cudaStream_t stream) {
   void* memory = nullptr;
   require(cudaMalloc(&memory, count * sizeof(T)), "allocating GPU memory for the NIC");
-  require(cudaMemset(memory, 0, count * sizeof(T)), "clearing GPU memory for the NIC");
+  require(cudaMemsetAsync(memory, 0, count * sizeof(T), stream), "clearing GPU memory of the NIC");
   return static_cast<T*>(memory);
 }
 template <class T>
@@ -72,10 +93,13 @@ nic::Progress progress_of(const gpu::Queue& queue, const nic::QpEntry& qp) {
 }  // namespace
 
 struct GpuEngine::Impl {
-  Impl(Core& a, Core& b, const GpuEngineOptions& o) : sender(a), receiver(b), options(o) {}
+  Impl(Core& a, Core& b, const GpuEngineOptions& o)
+      : sender(a), receiver(b), options(o), device(device_of(o)) {}
 
   void start();
   void stop() noexcept;
+  bool ends() const;
+  void release() noexcept;
   void publish();
   void take_reports();
   bool ends_any() const;
@@ -93,6 +117,7 @@ struct GpuEngine::Impl {
   Core& sender;
   Core& receiver;
   GpuEngineOptions options;
+  int device;
   std::mutex mutex;
   gpu::Nic nic{};
   gpu::Mirror* staging = nullptr;         // pinned
@@ -106,6 +131,7 @@ struct GpuEngine::Impl {
   std::uint64_t* zero = nullptr;                                                  // pinned
   bool running = false;
   bool served = false;  // the cores know
+  bool lost = false;    // the kernel no longer answers
 };
 
 void GpuEngine::Impl::start() {
@@ -117,25 +143,26 @@ void GpuEngine::Impl::start() {
     throw Error(EINVAL, "1 to " + std::to_string(gpu::kMaxBlocksAQueue) +
                             " blocks of a GPU engine serve a queue together, and divide them all");
   }
+  const OnDevice on(device);
   require(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "making a stream");
   require(cudaStreamCreateWithFlags(&kernel, cudaStreamNonBlocking), "making a stream");
-  for (gpu::Mirror*& m : nic.mirror) m = on_gpu<gpu::Mirror>(1);
-  nic.epoch = on_gpu<std::uint64_t>(1);
+  for (gpu::Mirror*& m : nic.mirror) m = on_gpu<gpu::Mirror>(1, copies);
+  nic.epoch = on_gpu<std::uint64_t>(1, copies);
   nic.seen = pinned<std::uint64_t>(gpu::kMaxBlocks);
-  nic.queues = on_gpu<gpu::Queue>(nic::kMaxQps);
+  nic.queues = on_gpu<gpu::Queue>(nic::kMaxQps, copies);
   nic.blocks = options.blocks;
   nic.blocks_a_queue = together;
-  nic.feeds = on_gpu<gpu::Feed>(options.blocks);
-  nic.far_done = on_gpu<std::uint32_t>(groups() * gpu::kSteps);
+  nic.feeds = on_gpu<gpu::Feed>(options.blocks, copies);
+  nic.far_done = on_gpu<std::uint32_t>(groups() * gpu::kSteps, copies);
   nic.null_payload = options.null_payload;
   staging = pinned<gpu::Mirror>(1);
   staged_epoch = pinned<std::uint64_t>(1);
   queues = pinned<gpu::Queue>(nic::kMaxQps);
   bounce = pinned<std::byte>(kBounceBytes);
   zero = pinned<std::uint64_t>(1);
-  if (options.fused) {
-    nic.ended = on_gpu<std::uint32_t>(1);
-  } else {
+  if (options.fused) nic.ended = on_gpu<std::uint32_t>(1, copies);
+  require(cudaStreamSynchronize(copies), "clearing GPU memory of the NIC");
+  if (!options.fused) {
     require(static_cast<cudaError_t>(gpu::launch(nic, kernel)), "starting the NIC's kernel");
     running = true;
   }
@@ -162,6 +189,7 @@ bool GpuEngine::Impl::answered(std::uint64_t e) const {
 }
 
 void GpuEngine::Impl::publish() {
+  const OnDevice on(device);
   // Objects that are members of the tables alone: plain data.
   std::memcpy(static_cast<void*>(&staging->sender), &sender.tables(), sizeof(nic::Tables));
   std::memcpy(static_cast<void*>(&staging->receiver), &receiver.tables(), sizeof(nic::Tables));
@@ -175,6 +203,7 @@ void GpuEngine::Impl::publish() {
   const auto deadline = std::chrono::steady_clock::now() + kAnswerDeadline;
   while (!answered(epoch)) {
     if (std::chrono::steady_clock::now() > deadline) {
+      lost = true;
       throw Error(ETIMEDOUT, "the NIC's kernel did not take new tables within 10 s");
     }
     std::this_thread::yield();
@@ -217,6 +246,7 @@ void GpuEngine::Impl::clear_doorbells() {
 }
 
 void GpuEngine::Impl::read(void* to, const void* from, std::size_t bytes) const {
+  const OnDevice on(device);
   if (bytes > kBounceBytes) throw Error(EINVAL, "too much to read for a dump");
   require(cudaMemcpyAsync(bounce, from, bytes, cudaMemcpyDefault, copies), "reading GPU memory");
   require(cudaStreamSynchronize(copies), "reading GPU memory");
@@ -224,6 +254,7 @@ void GpuEngine::Impl::read(void* to, const void* from, std::size_t bytes) const 
 }
 
 void GpuEngine::Impl::copy_queues() const {
+  const OnDevice on(device);
   std::uint32_t end = nic::kMaxQps;
   while (end > 1 && sender.tables().qps[end - 1].qpn.value == 0) --end;
   require(
@@ -258,15 +289,20 @@ void GpuEngine::Impl::take_reports() {
   }
 }
 
-void GpuEngine::Impl::stop() noexcept {
-  if (running) {
-    try {
-      set_epoch(gpu::kStopEpoch);
-    } catch (const Error&) {
-      // Then the context is lost, and the kernel with it.
-    }
-    cudaStreamSynchronize(kernel);
+// Whether the kernel has ended, within the deadline.
+bool GpuEngine::Impl::ends() const {
+  const auto deadline = std::chrono::steady_clock::now() + kAnswerDeadline;
+  while (cudaStreamQuery(kernel) == cudaErrorNotReady) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
+  return true;
+}
+
+void GpuEngine::Impl::stop() noexcept {
+  int before = 0;
+  cudaGetDevice(&before);
+  cudaSetDevice(device);
   if (served) {
     const auto none = [](void*, const void*, std::size_t) {
       throw Error(ENODEV, "the GPU engine that served this queue has ended");
@@ -274,18 +310,33 @@ void GpuEngine::Impl::stop() noexcept {
     sender.serve_elsewhere(none);
     receiver.serve_elsewhere(none);
   }
+  bool ended = true;
+  if (running) {
+    try {
+      set_epoch(gpu::kStopEpoch);
+    } catch (const Error&) {
+      // Then the context is lost, and the kernel with it.
+    }
+    ended = ends();
+  }
+  // A kernel that does not end keeps what it works with; to free it would wait for ever.
+  if (ended) release();
+  cudaSetDevice(before);
+}
+
+void GpuEngine::Impl::release() noexcept {
   for (gpu::Mirror* m : nic.mirror) cudaFree(m);
   cudaFree(nic.epoch);
   cudaFreeHost(nic.seen);
   cudaFree(nic.queues);
+  cudaFree(nic.feeds);
+  cudaFree(nic.far_done);
+  cudaFree(nic.ended);
   cudaFreeHost(staging);
   cudaFreeHost(staged_epoch);
   cudaFreeHost(queues);
   cudaFreeHost(bounce);
   cudaFreeHost(zero);
-  cudaFree(nic.ended);
-  cudaFree(nic.feeds);
-  cudaFree(nic.far_done);
   if (copies != nullptr) cudaStreamDestroy(copies);
   if (kernel != nullptr) cudaStreamDestroy(kernel);
 }
@@ -306,6 +357,7 @@ GpuEngine::~GpuEngine() {
 
 void GpuEngine::call(const std::function<void()>& f) {
   const std::lock_guard lock(impl_->mutex);
+  if (impl_->lost) throw Error(ETIMEDOUT, "the NIC's kernel has not answered an earlier call");
   impl_->take_reports();
   f();
   impl_->publish();

@@ -30,6 +30,10 @@ struct GpuEngineOptions {
   // checks and completes, all copy. 1 to 16, and divides `blocks`.
   std::uint32_t blocks_a_queue = 1;
   bool null_payload = false;  // completes without moving
+  // CUDA's number of the GPU that runs the kernel; below 0: the current one at construction. The
+  // queues and the payload may lie elsewhere, as long as that GPU reaches them: whoever makes
+  // memory on another GPU enables the access.
+  int device = -1;
   // Starts no kernel: the blocks are part of each kernel of producers (serve.cuh), and what the
   // control path changes reaches the next one.
   bool fused = false;
@@ -50,13 +54,13 @@ class GpuEngine final : public Engine {
  public:
   using Core = nic::Core<CpuMemory>;
 
-  // On the current device. The cores must outlive it; nobody else steps them. Throws peal::Error.
+  // The cores must outlive it; nobody else steps them. Throws peal::Error.
   GpuEngine(Core& sender, Core& receiver, const GpuEngineOptions& options = {});
-  // Stops the kernel and waits for its end.
+  // Stops the kernel and waits for its end, at most 10 s; one that does not end keeps its memory.
   ~GpuEngine() override;
 
   // Runs `f`, and returns when every block that runs works with what it changed. Throws peal::Error
-  // when one does not answer within 10 s.
+  // when one does not answer within 10 s, and from then on.
   void call(const std::function<void()>& f) override;
 
   GpuQueueReport report(Qpn sender_qpn);
