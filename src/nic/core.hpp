@@ -104,6 +104,11 @@ class Core final : public Inspected, private QueueEvents {
     tables_->cqs[tables_->qps[i].cq].produced = progress.cq_produced;
     take_progress(tables_->qps[i], requester_.own_state(i), progress, rules_);
   }
+  // What it is to commit for this QP; null where there is no such QP.
+  const ArmedFaults* armed_faults(Qpn qpn) {
+    const auto i = index_of(qpn);
+    return i ? &requester_.own_state(i).faults : nullptr;
+  }
   // It has refused a request to this QP, as the responder.
   void refuse(Qpn qpn, Refusal why) {
     const auto i = index_of(qpn);

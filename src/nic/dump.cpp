@@ -33,7 +33,7 @@ std::string milliseconds(std::uint64_t ns) {
 }
 
 std::string standing_text(const WqeDump& w) {
-  const std::string held = "held for " + milliseconds(w.ns) + " by ";
+  const std::string held = w.ns == 0 ? "held by " : "held for " + milliseconds(w.ns) + " by ";
   switch (w.standing) {
     case Standing::kNotFetched: return "not fetched yet";
     case Standing::kHeldByFault: return "not fetched, " + held + "an injected fault";
@@ -113,6 +113,8 @@ QpDump dump_of_elsewhere(const QpEntry& qp, const Tables& tables, const SendStat
       d.oldest->standing = Standing::kElsewhere;
     } else if (qp.state != QpState::kRts) {
       d.oldest->standing = Standing::kHeldByState;
+    } else if (s.held_elsewhere) {
+      d.oldest->standing = Standing::kHeldByFault;
     }
   }
   d.elsewhere = true;

@@ -8,16 +8,9 @@
 #include <vector>
 
 #include "nic/check.hpp"
+#include "nic/fault_kind.hpp"
 
 namespace peal::nic {
-
-enum class FaultKind : std::uint8_t {
-  kCorrupt,  // one bit of the payload is flipped on its way
-  kNoop,     // a success CQE without moving data
-  kCqe,      // an error CQE with syndrome `value`
-  kHold,     // after the next doorbell no WQE is consumed for `value` nanoseconds
-  kDelay,    // each CQE is written `value` nanoseconds late
-};
 
 struct Fault {
   FaultKind kind = FaultKind::kCorrupt;
@@ -28,11 +21,18 @@ struct Fault {
 // As a memory policy copies payload.
 using CopyPayload = void (*)(std::byte* to, const std::byte* from, std::size_t bytes);
 
+struct ArmedFault {
+  Fault fault;
+  std::uint64_t index = 0;  // of the WQE
+  bool reached = false;
+};
+
 class ArmedFaults {
  public:
   // In place of those before; `next_index` is that of the WQE that `at` counts from.
   void arm(const std::vector<Fault>& faults, std::uint64_t next_index) {
     armed_.clear();
+    ++arming_;
     delay_ns_ = 0;
     for (const Fault& f : faults) {
       const bool is_delay = f.kind == FaultKind::kDelay;
@@ -44,15 +44,25 @@ class ArmedFaults {
   // How many have not happened.
   std::uint32_t unreached() const {
     std::uint32_t n = 0;
-    for (const Armed& f : armed_) n += f.reached ? 0 : 1;
+    for (const ArmedFault& f : armed_) n += f.reached ? 0 : 1;
     return n;
+  }
+
+  // For an engine with a data path of its own, which commits them: all of them, the how many-th
+  // time they were armed, and those that it has reached by then, a bit each.
+  const std::vector<ArmedFault>& all() const { return armed_; }
+  std::uint64_t arming() const { return arming_; }
+  void take_reached(std::uint64_t arming, std::uint32_t reached) {
+    for (std::size_t i = 0; arming == arming_ && i < armed_.size() && i < 32; ++i) {
+      armed_[i].reached |= (reached >> i & 1) != 0;
+    }
   }
 
   std::uint64_t delay_ns() const { return delay_ns_; }
 
   // To be asked when a WQE could be consumed: the first time starts the hold.
   bool held(std::uint64_t now_ns) {
-    for (Armed& f : armed_) {
+    for (ArmedFault& f : armed_) {
       if (f.fault.kind != FaultKind::kHold || f.reached) continue;
       f.reached = true;
       held_since_ns_ = now_ns;
@@ -69,7 +79,7 @@ class ArmedFaults {
   // move data.
   bool commit(std::uint64_t index, CheckResult* r, CopyPayload copy_payload) {
     bool moves = true;
-    for (Armed& f : armed_) {
+    for (ArmedFault& f : armed_) {
       if (f.reached || f.index != index) continue;
       switch (f.fault.kind) {
         case FaultKind::kCorrupt:
@@ -96,12 +106,6 @@ class ArmedFaults {
   }
 
  private:
-  struct Armed {
-    Fault fault;
-    std::uint64_t index = 0;
-    bool reached = false;
-  };
-
   // A copy with one bit wrong, kept as long as the QP: segments refer to it.
   std::byte* flipped(const Move& move, CopyPayload copy_payload) {
     corrupted_.push_back(std::make_unique<std::byte[]>(move.bytes));
@@ -111,7 +115,8 @@ class ArmedFaults {
     return copy;
   }
 
-  std::vector<Armed> armed_;
+  std::vector<ArmedFault> armed_;
+  std::uint64_t arming_ = 0;
   std::uint64_t delay_ns_ = 0;
   std::uint64_t held_since_ns_ = 0;
   std::uint64_t hold_until_ns_ = 0;

@@ -21,6 +21,11 @@ struct Progress {
   // Since the QP was created. Of these, doorbells to bytes_moved.
   QpCounters done;
   FirstError first_error;  // syndrome 0: none since the QP was created or reset
+  // Of the faults that were armed for the `arming`-th time, a bit for each that has happened; and
+  // whether one holds the queue now.
+  std::uint64_t arming = 0;
+  std::uint32_t reached = 0;
+  bool held = false;
 };
 
 // Where the responder found the fault, its QP too goes to error; a QP that was not to be asked
@@ -43,6 +48,8 @@ inline void take_progress(QpEntry& qp, SendState& s, const Progress& p, const Ru
   s.completed_elsewhere = p.completed;
   s.fetched = std::max(p.fetched, p.completed);
   s.posted = std::max(p.posted, s.fetched);
+  s.held_elsewhere = p.held;
+  s.faults.take_reached(p.arming, p.reached);
   QpCounters& c = s.counters;
   c.doorbells = p.done.doorbells;
   c.wqes_fetched = p.done.wqes_fetched;

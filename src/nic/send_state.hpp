@@ -65,6 +65,7 @@ struct SendState {
   // Where an engine with a data path of its own serves the queue: the end of what has its CQEs.
   // Nothing is outstanding here then.
   std::uint64_t completed_elsewhere = 0;
+  bool held_elsewhere = false;  // by a fault
 
   // Fetched and not yet completed, in order; free-running positions.
   std::vector<Outstanding> outstanding;

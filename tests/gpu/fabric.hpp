@@ -172,6 +172,16 @@ class Fabric {
   void arm(const std::vector<nic::Fault>& faults) {
     engine->call([&] { sender_nic.core().arm_faults(objects->qps[0].address().qpn, faults); });
   }
+  std::uint32_t unreached() {
+    std::uint32_t n = 0;
+    engine->call([&] { n = sender_nic.core().unreached_faults(qpn(0)); });
+    return n;
+  }
+  nic::QpCounters counters() {
+    nic::QpCounters c;
+    engine->call([&] { c = sender_nic.core().counters(qpn(0)); });
+    return c;
+  }
   void reset() {
     QueuePair& qp = objects->qps[0];
     QueuePair& peer = objects->peers[0];

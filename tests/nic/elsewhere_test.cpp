@@ -163,5 +163,27 @@ TEST(Elsewhere, CountersGoOnOverAResetAndTheErrorDoesNot) {
   EXPECT_EQ(c.reasons.refusals(Refusal::kLkeyUnknown), 2u);
 }
 
+TEST(Elsewhere, FaultsAreReachedAsTheEngineReports) {
+  Elsewhere e;
+  e.f.sender.report(e.qpn(), Elsewhere::progress(104, 104, 104));
+  e.f.sender.arm_faults(e.qpn(), {{FaultKind::kNoop, 0, 3}, {FaultKind::kHold, 1000, 0}});
+  const ArmedFaults& armed = *e.f.sender.armed_faults(e.qpn());
+  EXPECT_EQ(armed.all()[0].index, 107u);
+  Progress p = Elsewhere::progress(108, 104, 104);
+  p.held = true;
+  p.reached = 2;
+  p.arming = armed.arming() - 1;  // of those before
+  e.f.sender.report(e.qpn(), p);
+  EXPECT_EQ(e.f.sender.unreached_faults(e.qpn()), 2u);
+  p.arming = armed.arming();
+  e.f.sender.report(e.qpn(), p);
+  EXPECT_EQ(e.f.sender.unreached_faults(e.qpn()), 1u);
+  const QpDump d = e.f.sender.dump(e.qpn()).value();
+  ASSERT_TRUE(d.oldest);
+  EXPECT_EQ(d.oldest->standing, Standing::kHeldByFault);
+  EXPECT_NE(lines(d)[1].find("not fetched, held by an injected fault"), std::string::npos)
+      << lines(d)[1];
+}
+
 }  // namespace
 }  // namespace peal::nic

@@ -64,6 +64,7 @@ struct Step {
   std::uint8_t vendor;
   mlx5::Syndrome syndrome;
   nic::Refusal refusal;
+  bool corrupt;  // a fault
 };
 
 // As a front sees a helper.
@@ -81,6 +82,9 @@ struct Served {
   nic::CqEntry cq;
   std::uint64_t* doorbell;
   std::uint32_t index;
+  std::uint32_t first_fault;  // in the mirror
+  std::uint32_t faults;
+  std::uint32_t holds;  // a bit for each that is a hold
   FrontState front;
   BackState back;
 };

@@ -17,7 +17,7 @@ __device__ inline bool is_atomic(const Piece& p) {
 __device__ inline bool goes_in_bulk(const Piece& p) {
   const auto mixed =
       reinterpret_cast<std::uintptr_t>(p.to) | reinterpret_cast<std::uintptr_t>(p.from) | p.bytes;
-  return mixed % 16 == 0 && p.bytes >= kBulkBytes && !is_atomic(p);
+  return mixed % 16 == 0 && p.bytes >= kBulkBytes && (p.slot & ~kSlotMask) == 0;
 }
 
 __device__ inline void copy(std::byte* to, const std::byte* from, std::uint32_t bytes,
@@ -155,6 +155,13 @@ __device__ inline void run_copying(Shared& sh, std::uint32_t* far_done, std::uin
         if (lane == 0) execute_atomic(sh, p);
       } else {
         copy(p.to, p.from, p.bytes, lane);
+        __syncwarp();
+        if (lane == 0 && (p.slot & kCorruptPiece) != 0) {
+          const std::uint32_t at = p.slot >> kCorruptShift;
+          const auto* from = reinterpret_cast<const unsigned char*>(p.from + at);
+          __stcg(reinterpret_cast<unsigned char*>(p.to + at),
+                 static_cast<unsigned char>(__ldcg(from) ^ 0x01));
+        }
       }
       __syncwarp();
       if (lane == 0) tell_done(sh, far_done, p);

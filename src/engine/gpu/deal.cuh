@@ -17,6 +17,7 @@ struct Front {
   std::uint32_t group = 0;
   bool stop = false;
   bool last = false;  // no producer rings any more
+  bool held = false;  // a queue with work is
 };
 
 // Piece `number` of a step.
@@ -26,7 +27,10 @@ __device__ inline Piece piece_of(const Step& s, std::uint32_t slot, std::uint32_
   }
   const std::uint32_t from = number * kPieceBytes;
   const std::uint32_t left = s.bytes - from;
-  return {s.from + from, s.to + from, left < kPieceBytes ? left : kPieceBytes, slot};
+  const std::uint32_t bytes = left < kPieceBytes ? left : kPieceBytes;
+  const std::uint32_t middle = s.bytes / 2 - from;  // far off where it is of another piece
+  if (s.corrupt && middle < bytes) slot |= kCorruptPiece | middle << kCorruptShift;
+  return {s.from + from, s.to + from, bytes, slot};
 }
 
 // Pieces are dealt in turn: the `number`-th of the step in `slot` goes to block (slot + number) %

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/gpu/deal.cuh"
+#include "engine/gpu/faults.cuh"
 #include "peal/mlx5/doorbell.hpp"
 
 namespace peal::engine::gpu {
@@ -92,6 +93,7 @@ __device__ inline void take_queues(const Nic& nic, Shared& sh, Front& f, std::ui
   s.front = nic.queues[index].front;
   s.back = nic.queues[index].back;
   if (s.front.generation != s.qp.ring_generation) start_over(s);
+  take_faults(m, s);
   // What was rung before the tables changed is known before the change is answered.
   look(nic, s, GpuMemory::look_at_doorbell(s.doorbell));
   nic.queues[index] = {s.front, s.back};
@@ -140,13 +142,18 @@ __device__ inline bool flushes(const Served& s) {
   return s.front.failed != 0 || s.qp.state == nic::QpState::kError;
 }
 
-// The next queue that has work, or kLanes.
-__device__ inline std::uint32_t find_work(const Shared& sh, Front& f, std::uint32_t lane) {
+// The next queue that has work that nothing holds, or kLanes.
+__device__ inline std::uint32_t find_work(const Nic& nic, Shared& sh, Front& f,
+                                          std::uint32_t lane) {
   bool has = false;
+  bool held = false;
   if (serves(f, lane)) {
-    const Served& s = sh.served[lane];
+    Served& s = sh.served[lane];
     has = s.front.fetched != s.front.posted && (flushes(s) || s.qp.state == nic::QpState::kRts);
+    held = has && !flushes(s) && is_held(nic, *f.mirror, s);
+    has = has && !held;
   }
+  f.held = __any_sync(kAllLanes, held);
   const std::uint32_t all = __ballot_sync(kAllLanes, has);
   if (all == 0) return kLanes;
   const std::uint32_t later = all & (f.cursor >= 31 ? 0u : kAllLanes << (f.cursor + 1));
@@ -192,7 +199,7 @@ __device__ inline mlx5::Syndrome syndrome_of_remote(nic::Refusal why) {
 
 // What the WQE at `index` asks for.
 __device__ inline Step check_step(const Nic& nic, const Mirror& m, const Served& served,
-                                  std::uint64_t index, nic::CheckResult& c) {
+                                  std::uint64_t index, nic::CheckResult& c, Committed& faults) {
   const nic::QpEntry& qp = served.qp;
   const mlx5::Slot* slot = &qp.sq[index & (qp.depth() - 1)];
   mlx5::Words16 wqe[4];
@@ -217,9 +224,11 @@ __device__ inline Step check_step(const Nic& nic, const Mirror& m, const Served&
     c.syndrome = mlx5::Syndrome::kLocalQpOperation;
     c.vendor_syndrome = nic::kVendorQpOperation;
   }
+  if (served.faults != 0) faults = commit(m, served, index, c);
   fail(s, c.refusal, c.syndrome, c.vendor_syndrome);
-  const bool moves = s.operation == nic::Operation::kWrite ||
-                     s.operation == nic::Operation::kRead || s.operation == nic::Operation::kAtomic;
+  const bool moves = faults.moves && (s.operation == nic::Operation::kWrite ||
+                                      s.operation == nic::Operation::kRead ||
+                                      s.operation == nic::Operation::kAtomic);
   if (s.refusal != nic::Refusal::kNone || !moves || nic.null_payload) return s;
   std::byte* remote = nullptr;
   const nic::Refusal why = find_remote(served, m, c.move, &remote);
@@ -236,6 +245,7 @@ __device__ inline Step check_step(const Nic& nic, const Mirror& m, const Served&
     c.move.local = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(slot)) + offset;
   }
   s.bytes = c.move.bytes;
+  s.corrupt = faults.corrupts;
   s.from = s.operation == nic::Operation::kWrite ? c.move.local : remote;
   s.to = s.operation == nic::Operation::kWrite ? remote : c.move.local;
   s.pieces = s.operation == nic::Operation::kAtomic ? 1 : (s.bytes + kPieceBytes - 1) / kPieceBytes;
@@ -256,7 +266,8 @@ __device__ inline void hand_on(const Nic& nic, Shared& sh, Front& f, std::uint32
   std::uint32_t n = left < kLanes ? static_cast<std::uint32_t>(left) : kLanes;
   Step s = {};
   nic::CheckResult c;
-  if (lane < n) s = check_step(nic, *f.mirror, served, served.front.fetched + lane, c);
+  Committed faults;
+  if (lane < n) s = check_step(nic, *f.mirror, served, served.front.fetched + lane, c, faults);
   s.queue = queue;
   // Up to the first that fails, which ends the queue; and up to the first that must be alone.
   const std::uint32_t failed =
@@ -286,9 +297,14 @@ __device__ inline void hand_on(const Nic& nic, Shared& sh, Front& f, std::uint32
     sh.operands = c.move.operands;
     sh.swaps = opcode == mlx5::Opcode::kCompareSwap || opcode == mlx5::Opcode::kMaskedCompareSwap;
   }
+  const std::uint32_t reached = __reduce_or_sync(kAllLanes, lane < n ? faults.reached : 0);
   __syncwarp();
   f.head += n;
   if (lane == 0) {
+    if (reached != 0) {
+      served.front.reached |= reached;
+      nic.queues[served.index].front.reached = served.front.reached;
+    }
     served.front.fetched += n;
     nic.queues[served.index].front.fetched = served.front.fetched;
     if (failed != 0 && static_cast<std::uint32_t>(__ffs(static_cast<int>(failed))) == n) {
@@ -307,14 +323,14 @@ __device__ inline void run_front(const Nic& nic, Shared& sh, std::uint32_t group
   f.group = group;
   std::uint32_t turns = 0;
   for (;;) {
-    std::uint32_t queue = find_work(sh, f, lane);
+    std::uint32_t queue = find_work(nic, sh, f, lane);
     if (queue == kLanes || ++turns == kTurnsALook) {
       turns = 0;
       look_around(nic, sh, f, lane);
       __syncwarp();
       if (f.stop) break;
-      queue = find_work(sh, f, lane);
-      if (queue == kLanes && f.last) break;
+      queue = find_work(nic, sh, f, lane);
+      if (queue == kLanes && f.last && !f.held) break;
     }
     if (queue != kLanes) hand_on(nic, sh, f, queue, lane);
     __syncwarp();

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -83,6 +84,9 @@ nic::Progress progress_of(const gpu::Queue& queue, const nic::QpEntry& qp) {
   p.posted = queue.front.posted;
   p.fetched = queue.front.fetched;
   p.completed = back.completed;
+  p.arming = queue.front.arming;
+  p.reached = queue.front.reached;
+  p.held = queue.front.held != 0;
   if (back.syndrome != 0) {
     p.first_error = {back.error_index, back.opcode, back.syndrome, back.vendor_syndrome,
                      nic::as_requester_sees(back.reason)};
@@ -109,6 +113,8 @@ struct GpuEngine::Impl {
   void read(void* to, const void* from, std::size_t bytes) const;
   std::uint32_t groups() const { return options.blocks / options.blocks_a_queue; }
   void place_queues();
+  void mirror_faults();
+  std::string refuse_faults();
   void clear_doorbells();
   // Sets the epoch behind what was copied before on this stream.
   void set_epoch(std::uint64_t e);
@@ -194,6 +200,7 @@ void GpuEngine::Impl::publish() {
   std::memcpy(static_cast<void*>(&staging->sender), &sender.tables(), sizeof(nic::Tables));
   std::memcpy(static_cast<void*>(&staging->receiver), &receiver.tables(), sizeof(nic::Tables));
   place_queues();
+  mirror_faults();
   clear_doorbells();
   ++epoch;
   require(cudaMemcpyAsync(nic.mirror[epoch & 1], staging, sizeof(gpu::Mirror),
@@ -231,6 +238,45 @@ void GpuEngine::Impl::place_queues() {
     }
     staging->queue[p] = i;
   }
+}
+
+void GpuEngine::Impl::mirror_faults() {
+  staging->faults = 0;
+  for (std::uint32_t i = 1; i < nic::kMaxQps; ++i) {
+    const nic::ArmedFaults* armed = sender.armed_faults(staging->sender.qps[i].qpn);
+    if (armed == nullptr) continue;
+    for (const nic::ArmedFault& f : armed->all()) {
+      staging->fault[staging->faults++] = {i, armed->arming(), f.fault.value, f.index,
+                                           f.fault.kind};
+    }
+  }
+}
+
+// Why what was armed cannot be served; it is disarmed then.
+std::string GpuEngine::Impl::refuse_faults() {
+  std::string why;
+  std::size_t faults = 0;
+  for (std::uint32_t i = 1; i < nic::kMaxQps; ++i) {
+    const Qpn qpn = sender.tables().qps[i].qpn;
+    const nic::ArmedFaults* armed = sender.armed_faults(qpn);
+    if (armed == nullptr || armed->all().empty()) continue;
+    const auto& all = armed->all();
+    faults += all.size();
+    const bool delays = std::any_of(all.begin(), all.end(), [](const nic::ArmedFault& f) {
+      return f.fault.kind == nic::FaultKind::kDelay;
+    });
+    if (delays) {
+      why = "the GPU engine does not serve the fault delay";
+    } else if (all.size() > gpu::kFaultsAQueue || faults > gpu::kMaxFaults) {
+      why = "the GPU engine serves at most " + std::to_string(gpu::kFaultsAQueue) +
+            " faults of a queue and " + std::to_string(gpu::kMaxFaults) + " in all";
+    } else {
+      continue;
+    }
+    faults -= all.size();
+    sender.arm_faults(qpn, {});
+  }
+  return why;
 }
 
 // A ring of the value that its register still holds from before would be no news to the kernel.
@@ -360,7 +406,9 @@ void GpuEngine::call(const std::function<void()>& f) {
   if (impl_->lost) throw Error(ETIMEDOUT, "the NIC's kernel has not answered an earlier call");
   impl_->take_reports();
   f();
+  const std::string refused = impl_->refuse_faults();
   impl_->publish();
+  if (!refused.empty()) throw Error(ENOTSUP, refused);
 }
 
 const gpu::Nic& GpuEngine::nic() const {

@@ -60,7 +60,8 @@ class GpuEngine final : public Engine {
   ~GpuEngine() override;
 
   // Runs `f`, and returns when every block that runs works with what it changed. Throws peal::Error
-  // when one does not answer within 10 s, and from then on.
+  // when one does not answer within 10 s, and from then on; and when `f` arms faults that are not
+  // served (delay; more than 32 of a queue, or 64 in all), which are disarmed then.
   void call(const std::function<void()>& f) override;
 
   GpuQueueReport report(Qpn sender_qpn);

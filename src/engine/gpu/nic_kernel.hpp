@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "nic/fault_kind.hpp"
 #include "nic/tables.hpp"
 
 namespace peal::engine::gpu {
@@ -11,9 +12,20 @@ inline constexpr std::uint32_t kMaxBlocks = 132;
 inline constexpr std::uint32_t kMaxBlocksAQueue = 16;
 inline constexpr std::uint32_t kQueuesABlock = 31;
 inline constexpr std::uint32_t kMaxPlaces = kMaxBlocks * kQueuesABlock;
+inline constexpr std::uint32_t kMaxFaults = 64;  // armed at a time
+inline constexpr std::uint32_t kFaultsAQueue = 32;
 inline constexpr std::uint32_t kSteps = 256;      // WQEs between a front and its back
 inline constexpr std::uint32_t kFedPieces = 512;  // between a front and a helper
 inline constexpr std::uint64_t kStopEpoch = ~std::uint64_t{0};
+
+// One of the faults of a queue, which stand together and in their order.
+struct MirroredFault {
+  std::uint32_t queue = 0;   // QP index
+  std::uint64_t arming = 0;  // nic::ArmedFaults::arming
+  std::uint64_t value = 0;
+  std::uint64_t index = 0;  // of the WQE
+  nic::FaultKind kind = nic::FaultKind::kCorrupt;
+};
 
 // The tables of both NICs, as of one epoch, and who serves which of the sender's queues.
 struct Mirror {
@@ -22,6 +34,8 @@ struct Mirror {
   // By QP index, 0: none. Place p is lane p / groups of group p % groups. A queue keeps its place
   // for as long as it is there, so that it never passes from a block to another.
   std::uint32_t queue[kMaxPlaces] = {};
+  std::uint32_t faults = 0;
+  MirroredFault fault[kMaxFaults];
 };
 
 // Of what was done for a queue: since its QP was created, over resets.
@@ -44,9 +58,13 @@ struct FrontState {
   std::uint64_t made = 0;
   std::uint64_t posted = 0;
   std::uint64_t fetched = 0;
-  std::uint64_t doorbell = 0;   // as seen last
-  std::uint64_t doorbells = 0;  // seen that named it, since its QP was created
-  std::uint64_t failed = 0;     // a WQE has: what follows is flushed
+  std::uint64_t doorbell = 0;       // as seen last
+  std::uint64_t doorbells = 0;      // seen that named it, since its QP was created
+  std::uint64_t failed = 0;         // a WQE has: what follows is flushed
+  std::uint64_t arming = 0;         // of its faults
+  std::uint64_t hold_until_ns = 0;  // by the GPU's timer
+  std::uint32_t reached = 0;        // a bit for each of its faults
+  std::uint32_t held = 0;
 };
 struct BackState {
   std::uint64_t count[kCounts] = {};
@@ -68,10 +86,12 @@ struct Piece {
   const std::byte* from;
   std::byte* to;
   std::uint32_t bytes;
-  std::uint32_t slot;  // of the step, and kAtomicPiece
+  std::uint32_t slot;  // of the step, and what is below
 };
 inline constexpr std::uint32_t kSlotMask = 0xff;
 inline constexpr std::uint32_t kAtomicPiece = 1u << 8;
+inline constexpr std::uint32_t kCorruptPiece = 1u << 9;  // a bit of one byte is flipped on its way,
+inline constexpr std::uint32_t kCorruptShift = 16;       // whose offset is above this
 static_assert(kSteps <= kSlotMask + 1);
 
 // In GPU memory: what the front of a group hands one of its helpers. Free-running counts, which go
