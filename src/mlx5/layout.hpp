@@ -345,6 +345,8 @@ inline constexpr Field srqn_rmpn_xrqn{0x568, 24};
 inline constexpr Field dbr_umem_valid{0x683, 1};
 inline constexpr Field dbr_umem_id{0x720, 32};  // not in mlx5_ifc.h
 inline constexpr std::uint32_t kServiceTypeRc = 0;
+inline constexpr std::uint32_t kSendDbrModeValid = 0;
+inline constexpr std::uint32_t kSendDbrModeNoDbrExt = 1;  // no record; rung from outside the NIC
 inline constexpr std::uint32_t kPmStateMigrated = 3;
 inline constexpr std::uint32_t kMtu256Bytes = 1;
 inline constexpr std::uint32_t kMtu4096Bytes = 5;

@@ -32,6 +32,8 @@ enum Syndrome : std::uint32_t {
   kInUse = 0x00be,
   kTableFull = 0x00bf,
   kReservedBits = 0x00c0,
+  kNoRecordlessQps = 0x00c1,
+  kRecordlessUar = 0x00c2,
 };
 
 // The first free entry from 1 on, or 0.
@@ -113,7 +115,7 @@ Commands::Answer Commands::query_hca_cap(std::span<const std::byte> in, std::spa
   std::byte* caps = at(out.data(), query::capability);
   switch (query::group_of(get(in.data(), header::op_mod))) {
     case query::kGeneral:
-      set(caps, hca_cap::hca_cap_2, 0);
+      set(caps, hca_cap::hca_cap_2, limits_.offers_recordless ? 1 : 0);
       set(caps, hca_cap::log_max_qp_sz, kLogMaxQpDepth);
       set(caps, hca_cap::gid_table_size, 0);  // coded: 8 entries
       set(caps, hca_cap::port_type, hca_cap::kPortTypeIb);
@@ -122,8 +124,13 @@ Commands::Answer Commands::query_hca_cap(std::span<const std::byte> in, std::spa
       set(caps, hca_cap::max_wqe_sz_rq, 512);
       return {};
     case query::kRoce: return {};  // an InfiniBand port: nothing of it applies
-    default: return {Status::kBadParameter, kUnknownOpcode};
+    case query::kGeneral2:
+      if (!limits_.offers_recordless) break;
+      set(caps, hca_cap_2::send_dbr_mode_no_dbr_ext, 1);
+      return {};
+    default: break;
   }
+  return {Status::kBadParameter, kUnknownOpcode};
 }
 
 std::byte* Commands::umem_range(std::uint64_t umem, std::uint64_t offset, std::uint64_t bytes,
@@ -214,6 +221,16 @@ Commands::Answer Commands::create_qp(std::span<const std::byte> in, std::span<st
   if (qp.uar == 0 || qp.uar >= kMaxUars || tables_.uars[qp.uar].page == nullptr) {
     return {Status::kBadParameter, kBadUar};
   }
+  const std::uint64_t record_mode = get(context, qpc::send_dbr_mode);
+  const bool recordless = record_mode == qpc::kSendDbrModeNoDbrExt;
+  if (record_mode != qpc::kSendDbrModeValid && !(recordless && limits_.offers_recordless)) {
+    return {Status::kBadParameter, kNoRecordlessQps};
+  }
+  // A word keeps the last ring only, and where there are no records no other one is found again.
+  const bool taken = std::any_of(tables_.qps.begin(), tables_.qps.end(), [&](const QpEntry& q) {
+    return q.qpn.value != 0 && q.uar == qp.uar && !q.has_record();
+  });
+  if (recordless && taken) return {Status::kBadParameter, kRecordlessUar};
   qp.log_sq_size = static_cast<std::uint8_t>(get(context, qpc::log_sq_size));
   if (get(context, qpc::no_sq) == 1 || qp.log_sq_size > kLogMaxQpDepth) {
     return {Status::kBadParameter, kBadSize};
@@ -229,24 +246,26 @@ Commands::Answer Commands::create_qp(std::span<const std::byte> in, std::span<st
   const auto record_umem = static_cast<std::uint32_t>(get(context, qpc::dbr_umem_id));
   const std::uint64_t record_offset = get(context, qpc::dbr_addr);
   const std::byte* record =
-      get(context, qpc::dbr_umem_valid) == 1
+      !recordless && get(context, qpc::dbr_umem_valid) == 1
           ? umem_range(record_umem, record_offset, mlx5::kDbrecBytes, mlx5::kDbrecBytes)
           : nullptr;
-  if (record == nullptr) return {Status::kBadParameter, kBadRecordUmem};
+  if (record == nullptr && !recordless) return {Status::kBadParameter, kBadRecordUmem};
 
   const std::uint32_t index =
       first_free(tables_.qps, [](const QpEntry& q) { return q.qpn.value == 0; });
   if (index == 0) return {Status::kNoResources, kTableFull};
   qp.qpn = Qpn(tables_.qpn_base + index);
   qp.sq = reinterpret_cast<const mlx5::Slot*>(ring);
-  qp.dbrec = reinterpret_cast<const std::uint32_t*>(record) + mlx5::kDbrecSendWord;
+  if (record != nullptr) {
+    qp.dbrec = reinterpret_cast<const std::uint32_t*>(record) + mlx5::kDbrecSendWord;
+  }
   // A valid MTU even in reset: clients ask right after creating and refuse anything else.
   qp.mtu = qpc::kMtu256Bytes;
   tables_.qps[index] = qp;
   std::memcpy(contexts_[index].data(), context, contexts_[index].size());
-  qp_umems_[index] = {ring_umem, record_umem};
+  qp_umems_[index] = {ring_umem, record == nullptr ? 0 : record_umem};
   ++tables_.umems[ring_umem].users;
-  ++tables_.umems[record_umem].users;
+  if (record != nullptr) ++tables_.umems[record_umem].users;
   events_.qp_created(index);
   set(out.data(), create::qpn, qp.qpn.value);
   return {};
@@ -259,7 +278,7 @@ Commands::Answer Commands::destroy_qp(std::span<const std::byte> in) {
   const std::uint32_t index = tables_.index_of(*qp);
   events_.qp_destroyed(index);
   --tables_.umems[qp_umems_[index].ring].users;
-  --tables_.umems[qp_umems_[index].dbrec].users;
+  if (qp_umems_[index].dbrec != 0) --tables_.umems[qp_umems_[index].dbrec].users;
   *qp = QpEntry{};
   return {};
 }

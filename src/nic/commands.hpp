@@ -36,6 +36,7 @@ class Commands {
  public:
   struct Limits {
     std::uint8_t log_max_message = kLogMaxMessage;
+    bool offers_recordless = true;  // QPs without a doorbell record
   };
 
   Commands(Tables& tables, QueueEvents& events, Limits limits)

@@ -32,6 +32,8 @@ struct CoreOptions {
   std::uint64_t record_grace_ns = 1'000'000'000;
   WriteOrder order = WriteOrder::kRelaxed;
   DoorbellSource doorbell_source = DoorbellSource::kRegister;
+  // Whether it offers QPs without a doorbell record, as the newest hardware does.
+  bool offers_recordless = true;
   Rules rules = default_rules();
   Notify notify = {};  // told of each broken rule that is not off
 };
@@ -47,7 +49,7 @@ class Core final : public Inspected, private QueueEvents {
         requester_(*tables_, link, rules_,
                    {options.null_payload, options.doorbell_source, options.record_grace_ns}),
         responder_(*tables_, link, rules_, options.order),
-        commands_(*tables_, *this, {options.log_max_message}) {
+        commands_(*tables_, *this, {options.log_max_message, options.offers_recordless}) {
     tables_->rules = options.rules;
     tables_->qpn_base = options.nic_number * kMaxQps;
     tables_->key_base = options.nic_number * kMaxKeys;

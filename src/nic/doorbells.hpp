@@ -2,6 +2,7 @@
 // Moves SendState::posted, and nothing else of a queue.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -14,7 +15,7 @@
 
 namespace peal::nic {
 
-// Which of a doorbell's two words says how far the client has posted.
+// Which of a doorbell's two words says how far the client has posted, where a QP has both.
 enum class DoorbellSource : std::uint8_t {
   kRegister,  // the doorbell itself
   kRecord,    // the doorbell record, read until it has caught up with what was rung
@@ -34,21 +35,27 @@ class Doorbells {
             std::uint64_t grace_ns)
       : tables_(tables), queues_(queues), rules_(rules), source_(source), grace_ns_(grace_ns) {}
 
-  // Takes the last ring of the page of this QP. Acts only on a ring: the record alone starts
-  // nothing.
+  // Takes the last ring of the register that this QP rings. Acts only on a ring: the record alone
+  // starts nothing.
   bool look(std::uint32_t qp_index, std::uint64_t now_ns) {
     const QpEntry& any = tables_.qps[qp_index];
-    const std::uint64_t word = take(tables_.uars[any.uar]);
+    const std::uint64_t word = take(tables_.uars[any.uar], any.has_record());
     if (word == 0) return false;
     const mlx5::Doorbell doorbell = mlx5::decode_doorbell(word);
     const QpEntry* named = tables_.find_qp(doorbell.qpn);
+    Refusal why = Refusal::kNone;
     if (named == nullptr || named->uar != any.uar) {
-      broken(any, *queues_.states[qp_index], Refusal::kDoorbellQpn, doorbell.pi());
+      why = Refusal::kDoorbellQpn;
+    } else if (named->has_record() != any.has_record()) {
+      why = Refusal::kDoorbellRegister;
+    }
+    if (why != Refusal::kNone) {
+      broken(any, *queues_.states[qp_index], why, doorbell.pi());
       return true;
     }
     for (const std::uint32_t i : queues_.active) {
       const QpEntry& qp = tables_.qps[i];
-      if (qp.uar != named->uar) continue;
+      if (!rings_on(qp, tables_.uars[named->uar], named->has_record())) continue;
       SendState& s = *queues_.states[i];
       if (&qp == named) {
         ++s.counters.doorbells;
@@ -72,14 +79,18 @@ class Doorbells {
     if (s.catching_up || s.neighbour_rang) announce_from_record(qp, s);
   }
 
-  // Holds the record against the rings once a grace period: the rule for which the QP must end, or
-  // kNone. A record that no doorbell follows starts no work, ever.
+  // Once a grace period holds the record against the rings, and looks at the register that is not
+  // this QP's: the rule for which the QP must end, or kNone. A record that no doorbell follows
+  // starts no work, ever, nor does a ring of the wrong register.
   Refusal check_record(const QpEntry& qp, SendState& s, std::uint64_t now_ns) {
     if (!s.record_check.due(now_ns)) return Refusal::kNone;
+    s.record_check.again_at(now_ns + grace_ns_);
+    if (left_behind(tables_.uars[qp.uar])) broken(qp, s, Refusal::kDoorbellRegister, s.posted);
+    if (!qp.has_record()) return Refusal::kNone;
     const std::uint16_t record = mlx5::decode_dbrec(M::load_dbrec_acquire(qp.dbrec));  // MO-1
     const std::uint64_t rung = s.catching_up ? s.rung : s.posted;
     Refusal why = Refusal::kNone;
-    switch (s.record_check.look(record, rung, now_ns, grace_ns_)) {
+    switch (s.record_check.look(record, rung)) {
       case RecordCheck::Verdict::kAgree: return Refusal::kNone;
       case RecordCheck::Verdict::kRecordWithoutDoorbell:
         why = Refusal::kRecordWithoutDoorbell;
@@ -91,22 +102,29 @@ class Doorbells {
     return broken(qp, s, why, s.posted) ? why : Refusal::kNone;
   }
 
-  // True if the register of a page on which no QP rings was rung and never looked at.
+  // True if a register of the page on which no QP rings was rung and never looked at.
   bool left_behind(const UarEntry& uar) {
-    for (const std::uint32_t i : queues_.active) {
-      if (&tables_.uars[tables_.qps[i].uar] == &uar) return false;
+    bool rung = false;
+    for (const bool has_record : {true, false}) {
+      const bool in_use =
+          std::any_of(queues_.active.begin(), queues_.active.end(),
+                      [&](std::uint32_t i) { return rings_on(tables_.qps[i], uar, has_record); });
+      if (!in_use && take(uar, has_record) != 0) rung = true;
     }
-    return take(uar) != 0;
+    return rung;
   }
 
  private:
+  bool rings_on(const QpEntry& qp, const UarEntry& uar, bool has_record) const {
+    return &tables_.uars[qp.uar] == &uar && qp.has_record() == has_record;
+  }
+
   bool broken(const QpEntry& qp, SendState& s, Refusal why, std::uint64_t index) {
     return rules_.broken(why, s.counters.reasons, qp.qpn, index);
   }
 
-  static std::uint64_t take(const UarEntry& uar) {
-    return M::take_doorbell_acquire(  // MO-2, MO-3
-        reinterpret_cast<std::uint64_t*>(uar.page + mlx5::kUarDoorbellOffset));
+  static std::uint64_t take(const UarEntry& uar, bool has_record) {
+    return M::take_doorbell_acquire(uar.doorbell(has_record));  // MO-2, MO-3
   }
 
   void rung(const QpEntry& qp, SendState& s, std::uint16_t pi) {
@@ -114,7 +132,7 @@ class Doorbells {
     if (early && broken(qp, s, Refusal::kDoorbellBeforeRts, s.posted)) return;
     const std::uint64_t end = s.posted + ahead_of(s, pi);
     if (!fits(qp, s, end)) return;
-    if (source_ == DoorbellSource::kRegister) {
+    if (source_ == DoorbellSource::kRegister || !qp.has_record()) {
       s.posted = end;
       return;
     }

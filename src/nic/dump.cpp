@@ -75,7 +75,8 @@ std::string ring_text(const QpDump& d) {
   std::string all = state_name(d.state);
   if (d.rung != d.posted) all += ", " + text(d.rung) + " rung and not recorded";
   all += ", " + text(d.posted) + " posted, " + text(d.fetched) + " fetched, " + text(d.completed) +
-         " completed; doorbell record " + text(d.record) + "; " + text(d.outstanding) +
+         " completed; " + (d.record ? "doorbell record " + text(*d.record) : "no doorbell record") +
+         "; " + text(d.outstanding) +
          (d.outstanding == 1 ? " WQE" : " WQEs") + " outstanding; ";
   if (!d.elsewhere) {
     all += "PSN " + text(d.oldest_psn.value) + " oldest, " + text(d.next_psn.value) + " next; ";
@@ -99,9 +100,11 @@ QpDump dump_of_elsewhere(const QpEntry& qp, const Tables& tables, const SendStat
   d.posted = d.rung = s.posted;
   d.fetched = s.fetched;
   d.completed = s.completed_elsewhere;
-  std::uint32_t record = 0;
-  read(&record, qp.dbrec, sizeof record);
-  d.record = mlx5::decode_dbrec(record);
+  if (qp.has_record()) {
+    std::uint32_t record = 0;
+    read(&record, qp.dbrec, sizeof record);
+    d.record = mlx5::decode_dbrec(record);
+  }
   d.outstanding = d.fetched - d.completed;
   if (d.completed != d.posted) {
     d.oldest.emplace();

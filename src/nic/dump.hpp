@@ -31,10 +31,10 @@ struct QpDump {
   std::uint64_t posted = 0;
   std::uint64_t fetched = 0;
   std::uint64_t completed = 0;
-  std::uint16_t record = 0;       // as the client's memory says it now
-  std::uint64_t outstanding = 0;  // WQEs fetched without a CQE
-  std::optional<WqeDump> oldest;  // WQE announced without a CQE
-  bool elsewhere = false;         // served by an engine with a data path of its own: no PSNs
+  std::optional<std::uint16_t> record;  // as the client's memory says it now; absent: it has none
+  std::uint64_t outstanding = 0;        // WQEs fetched without a CQE
+  std::optional<WqeDump> oldest;        // WQE announced without a CQE
+  bool elsewhere = false;  // served by an engine with a data path of its own: no PSNs
   Psn oldest_psn;
   Psn next_psn;
   std::uint64_t cq_produced = 0;
@@ -91,7 +91,7 @@ QpDump dump_of(const QpEntry& qp, const Tables& tables, const SendState& s, bool
   d.rung = s.catching_up ? s.rung : s.posted;
   d.fetched = s.fetched;
   d.completed = s.completed_index();
-  d.record = mlx5::decode_dbrec(M::load_relaxed(qp.dbrec));
+  if (qp.has_record()) d.record = mlx5::decode_dbrec(M::load_relaxed(qp.dbrec));
   d.outstanding = s.tail - s.head;
   if (s.head != s.tail) {
     d.oldest = dump_of_outstanding(qp, s, s.at(s.head), tables, now_ns);

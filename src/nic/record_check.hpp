@@ -12,12 +12,11 @@ class RecordCheck {
   enum class Verdict : std::uint8_t { kAgree, kDoorbellWithoutRecord, kRecordWithoutDoorbell };
 
   bool due(std::uint64_t now_ns) const { return now_ns >= next_ns_; }
+  void again_at(std::uint64_t ns) { next_ns_ = ns; }
 
   // `record` is what the client's memory says now, `posted` what its doorbells have announced. Only
   // a difference that has not moved since the last look counts.
-  Verdict look(std::uint16_t record, std::uint64_t posted, std::uint64_t now_ns,
-               std::uint64_t grace_ns) {
-    next_ns_ = now_ns + grace_ns;
+  Verdict look(std::uint16_t record, std::uint64_t posted) {
     const bool settled = record == record_ && posted == posted_;
     record_ = record;
     posted_ = posted;

@@ -58,6 +58,9 @@ constexpr Rule kRules[kRefusals] = {
     {"responder-state", "the responder's QP is not in RTR or RTS"},
     {"wrong-source", "the responder's QP is connected to another QP"},
     {"doorbell-qpn", "the doorbell names a QP that is not bound to its UAR"},
+    {"doorbell-register",
+     "the doorbell was rung in the wrong register of its page: 0x800 is for QPs with a doorbell "
+     "record, 0x600 for those without"},
     {"doorbell-jump", "the doorbell moves back or further than the ring is deep"},
     {"doorbell-without-record", "a doorbell was rung without its doorbell record"},
     {"record-without-doorbell",

@@ -63,6 +63,7 @@ enum class Refusal : std::uint8_t {
   kWrongSource,
   // Doorbells and their records.
   kDoorbellQpn,
+  kDoorbellRegister,
   kDoorbellJump,
   kDoorbellWithoutRecord,
   kRecordWithoutDoorbell,

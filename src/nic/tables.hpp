@@ -10,6 +10,7 @@
 #include "nic/refusal.hpp"
 #include "peal/core/types.hpp"
 #include "peal/mlx5/cqe.hpp"
+#include "peal/mlx5/doorbell.hpp"
 #include "peal/mlx5/wqe.hpp"
 
 namespace peal::nic {
@@ -62,7 +63,7 @@ struct QpEntry {
   std::uint32_t cq = 0;   // index of its send CQ
   std::uint32_t uar = 0;  // index of its UAR
   const mlx5::Slot* sq = nullptr;
-  const std::uint32_t* dbrec = nullptr;  // the send word
+  const std::uint32_t* dbrec = nullptr;  // the send word; null: it has no record
   Qpn remote_qpn;
   Psn next_send_psn;
   Psn next_receive_psn;
@@ -79,6 +80,7 @@ struct QpEntry {
   PEAL_HOST_DEVICE std::uint64_t answer_timeout_ns() const {
     return ack_timeout == 0 ? 0 : (std::uint64_t{4096} << ack_timeout) * (retry_count + 1u);
   }
+  PEAL_HOST_DEVICE bool has_record() const { return dbrec != nullptr; }
   PEAL_HOST_DEVICE std::uint32_t depth() const { return 1u << log_sq_size; }
   PEAL_HOST_DEVICE std::uint32_t mtu_bytes() const { return 128u << mtu; }
   // How many PSNs a message, or a part of one, takes.
@@ -103,9 +105,14 @@ struct CqEntry {
   }
 };
 
-// One UAR page; the doorbell register lies at kUarDoorbellOffset.
+// One UAR page, with two doorbell registers. Any number of QPs with records ring on the one; the
+// other is one QP's.
 struct UarEntry {
   std::byte* page = nullptr;  // null: free
+
+  PEAL_HOST_DEVICE std::uint64_t* doorbell(bool has_record) const {
+    return reinterpret_cast<std::uint64_t*>(page + mlx5::uar_doorbell_offset(has_record));
+  }
 };
 
 // Client memory that queues are built on.

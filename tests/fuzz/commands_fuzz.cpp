@@ -2,6 +2,7 @@
 // Input: steps. Each begins with a byte that says which: a command made from one in which nothing
 // is wrong, a command of arbitrary bytes, or a registration.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -309,6 +310,8 @@ class Device {
 
   // Everything that is used is there.
   void check_users() const {
+    std::uint32_t records = 0;
+    std::map<std::uint32_t, int> recordless;  // by UAR
     for (const QpEntry& qp : tables_->qps) {
       if (qp.qpn == Qpn()) continue;
       require(tables_->pds[qp.pd], "a QP's PD stays");
@@ -316,8 +319,12 @@ class Device {
       require(tables_->uars[qp.uar].page != nullptr, "a QP's UAR stays");
       require(lies_within_a_umem(qp.sq, std::uint64_t{qp.depth()} * mlx5::kSlotBytes),
               "a QP's ring lies in a umem that stays");
-      require(lies_within_a_umem(qp.dbrec, sizeof *qp.dbrec),
+      require(!qp.has_record() || lies_within_a_umem(qp.dbrec, sizeof *qp.dbrec),
               "a QP's doorbell record lies in a umem that stays");
+      records += qp.has_record() ? 1 : 0;
+      if (!qp.has_record()) {
+        require(++recordless[qp.uar] == 1, "of QPs without a record each has a UAR of its own");
+      }
     }
     for (const CqEntry& cq : tables_->cqs) {
       if (!cq.used) continue;
@@ -330,7 +337,7 @@ class Device {
     }
     std::uint32_t users = 0;
     for (const UmemEntry& umem : tables_->umems) users += umem.users;
-    require(users == 2 * objects_.qps + objects_.cqs,
+    require(users == objects_.qps + records + objects_.cqs,
             "each queue uses as many umems as it was made from");
   }
 

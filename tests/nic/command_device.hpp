@@ -19,11 +19,8 @@ inline std::uint32_t syndrome_of(const RawCommand& command) {
 
 // One NIC with what a queue is made from: two PDs' worth of memory, umems, a UAR.
 struct CommandDevice {
-  CommandDevice()
-      : core({.nic_number = 3}, link),
-        commands(core.commands()),
-        pd(commands.allocate_pd()),
-        uar(commands) {
+  explicit CommandDevice(const nic::CoreOptions& options = {.nic_number = 3})
+      : core(options, link), commands(core.commands()), pd(commands.allocate_pd()), uar(commands) {
     ring_umem = commands.register_umem(ring->bytes, sizeof ring->bytes);
     cq_umem = commands.register_umem(cq->bytes, sizeof cq->bytes);
     record_umem = commands.register_umem(record->bytes, 16);

@@ -72,7 +72,13 @@ TEST(QueryHcaCap, AnswersWhatAClientAsksForAndRefusesOtherGroups) {
   EXPECT_EQ(devx::get(caps, devx::hca_cap::rc), 1u);
   EXPECT_EQ(devx::get(caps, devx::hca_cap::log_max_qp_sz), 15u);
   EXPECT_EQ(devx::get(caps, devx::hca_cap::max_wqe_sz_sq), 1024u);
-  EXPECT_EQ(devx::get(caps, devx::hca_cap::hca_cap_2), 0u);
+  EXPECT_EQ(devx::get(caps, devx::hca_cap::hca_cap_2), 1u);
+  RawCommand second(CommandOpcode::kQueryHcaCap);
+  second.set(devx::header::op_mod, 0x41);
+  ASSERT_TRUE(execute(nic.commands, second));
+  EXPECT_EQ(devx::get(devx::at(second.out.data(), devx::query_hca_cap::capability),
+                      devx::hca_cap_2::send_dbr_mode_no_dbr_ext),
+            1u);
   RawCommand unknown(CommandOpcode::kQueryHcaCap);
   unknown.set(devx::header::op_mod, 0x55 << 1);
   EXPECT_FALSE(execute(nic.commands, unknown));
@@ -231,6 +237,86 @@ TEST(CreateQp, RefusesEachWrongParameterWithASyndrome) {
   EXPECT_TRUE(nic.commands.deregister_umem(nic.record_umem));
   RawCommand destroy = nic.destroy_cq(cqn);
   EXPECT_TRUE(execute(nic.commands, destroy));
+}
+
+// ---- Without a doorbell record ------------------------------------------------------------------
+
+constexpr std::uint32_t kNoRecordlessSyndrome = 0xc1;
+constexpr std::uint32_t kRecordlessUarSyndrome = 0xc2;
+
+RawCommand create_recordless(const CommandDevice& nic, std::uint32_t cqn) {
+  RawCommand c = nic.create_qp(cqn);
+  c.set(CommandDevice::in_qpc(devx::qpc::send_dbr_mode), 1);
+  return c;
+}
+
+TEST(CreateQp, WithoutARecordNeedsNoPlaceForOne) {
+  CommandDevice nic;
+  const std::uint32_t cqn = nic.make_cq();
+  for (const bool place : {true, false}) {
+    RawCommand c = create_recordless(nic, cqn);
+    if (!place) {
+      c.set(CommandDevice::in_qpc(devx::qpc::dbr_umem_valid), 0);
+      c.set(CommandDevice::in_qpc(devx::qpc::dbr_umem_id), 0);
+    }
+    ASSERT_TRUE(execute(nic.commands, c)) << place;
+    const Qpn qpn(static_cast<std::uint32_t>(c.get(devx::create_qp::qpn)));
+    EXPECT_FALSE(nic.core.tables().find_qp(qpn)->has_record());
+    EXPECT_EQ(nic.core.tables().umems[nic.record_umem].users, 0u) << "it is not looked at";
+    RawCommand query(CommandOpcode::kQueryQp);
+    query.set(devx::query_qp::qpn, qpn.value);
+    ASSERT_TRUE(execute(nic.commands, query));
+    EXPECT_EQ(query.get(devx::within(devx::query_qp::qpc, devx::qpc::send_dbr_mode)), 1u);
+    RawCommand destroy = nic.destroy_qp(qpn);
+    ASSERT_TRUE(execute(nic.commands, destroy));
+  }
+}
+
+TEST(CreateQp, WithoutARecordIsRefusedWhereAnotherSuchQpRingsOnThePage) {
+  CommandDevice nic;
+  const std::uint32_t cqn = nic.make_cq();
+  const Qpn with_record = nic.make_qp(cqn);
+  RawCommand first = create_recordless(nic, cqn);
+  ASSERT_TRUE(execute(nic.commands, first)) << "one that has a record rings elsewhere";
+  RawCommand second = create_recordless(nic, cqn);
+  EXPECT_FALSE(execute(nic.commands, second));
+  EXPECT_EQ(status_of(second), CommandStatus::kBadParameter);
+  EXPECT_EQ(syndrome_of(second), kRecordlessUarSyndrome);
+  RawCommand destroy =
+      nic.destroy_qp(Qpn(static_cast<std::uint32_t>(first.get(devx::create_qp::qpn))));
+  ASSERT_TRUE(execute(nic.commands, destroy));
+  EXPECT_TRUE(execute(nic.commands, second));
+  EXPECT_NE(nic.core.tables().find_qp(with_record), nullptr);
+}
+
+TEST(CreateQp, WithoutARecordIsRefusedByANicThatDoesNotOfferIt) {
+  CommandDevice nic(CoreOptions{.nic_number = 3, .offers_recordless = false});
+  RawCommand query(CommandOpcode::kQueryHcaCap);
+  query.set(devx::header::op_mod, 1);
+  ASSERT_TRUE(execute(nic.commands, query));
+  EXPECT_EQ(devx::get(devx::at(query.out.data(), devx::query_hca_cap::capability),
+                      devx::hca_cap::hca_cap_2),
+            0u);
+  query.set(devx::header::op_mod, 0x41);
+  EXPECT_FALSE(execute(nic.commands, query));
+  const std::uint32_t cqn = nic.make_cq();
+  RawCommand c = create_recordless(nic, cqn);
+  EXPECT_FALSE(execute(nic.commands, c));
+  EXPECT_EQ(status_of(c), CommandStatus::kBadParameter);
+  EXPECT_EQ(syndrome_of(c), kNoRecordlessSyndrome);
+  nic.make_qp(cqn);
+}
+
+// 2 is for doorbells that the device itself rings; 3 is nothing.
+TEST(CreateQp, OfAnotherDoorbellModeIsRefused) {
+  CommandDevice nic;
+  const std::uint32_t cqn = nic.make_cq();
+  for (const std::uint32_t mode : {2u, 3u}) {
+    RawCommand c = nic.create_qp(cqn);
+    c.set(CommandDevice::in_qpc(devx::qpc::send_dbr_mode), mode);
+    EXPECT_FALSE(execute(nic.commands, c)) << mode;
+    EXPECT_EQ(syndrome_of(c), kNoRecordlessSyndrome) << mode;
+  }
 }
 
 // The NIC reads slots, entries and records as aligned words, whatever memory a client registers.

@@ -43,9 +43,10 @@ class RawUar {
   RawUar& operator=(const RawUar&) = delete;
 
   std::uint32_t number() const { return number_; }
-  void ring(std::uint64_t word) {
+  // In the register of QPs with a record, or of those without.
+  void ring(std::uint64_t word, bool has_record = true) {
     CpuMemory::ring_doorbell_after_dbrec(
-        reinterpret_cast<std::uint64_t*>(page_->bytes + mlx5::kUarDoorbellOffset), word,
+        reinterpret_cast<std::uint64_t*>(page_->bytes + (has_record ? 0x800 : 0x600)), word,
         FenceScope::kSystem);
   }
 
@@ -103,6 +104,7 @@ struct RawQpOptions {
   std::uint8_t log_cq_size = 10;  // deep, so that a test may look at the CQEs late
   bool ignores_overrun = true;
   bool collapsed = false;
+  bool has_record = true;
 };
 
 // One QP with its rings.
@@ -113,6 +115,7 @@ class RawQp {
         uar_(uar),
         ring_(std::size_t{1} << options.log_depth),
         cq_(std::size_t{1} << options.log_cq_size),
+        has_record_(options.has_record),
         next_(options.first_index) {
     for (mlx5::Cqe& entry : cq_) {
       entry.word[mlx5::kCqeOwnerWord] = swap_bytes(std::uint32_t{mlx5::kInitialOpOwn});
@@ -231,10 +234,10 @@ class RawQp {
                                       FenceScope::kSystem);
   }
   void ring() { ring_at(next_); }
-  void ring_at(std::uint64_t pi) { uar_.ring(mlx5::encode_doorbell(pi, qpn_)); }
+  void ring_at(std::uint64_t pi) { uar_.ring(mlx5::encode_doorbell(pi, qpn_), has_record_); }
   std::uint64_t post(const Wqe& wqe) {
     const std::uint64_t index = write(wqe);
-    record();
+    if (has_record_) record();
     ring();
     return index;
   }
@@ -302,6 +305,7 @@ class RawQp {
     command.set(in(qpc::cqn_snd), cqn_);
     command.set(in(qpc::dbr_umem_valid), 1);
     command.set(in(qpc::dbr_umem_id), record_umem_);
+    command.set(in(qpc::send_dbr_mode), options.has_record ? 0 : 1);
     command.set(create::wq_umem_valid, 1);
     command.set(create::wq_umem_id, ring_umem_);
     if (!execute(commands_, command)) throw std::runtime_error("CREATE_QP refused");
@@ -312,6 +316,7 @@ class RawQp {
   RawUar& uar_;
   std::vector<mlx5::Slot> ring_;
   std::vector<mlx5::Cqe> cq_;
+  bool has_record_;
   Records records_;
   std::uint32_t ring_umem_ = 0;
   std::uint32_t cq_umem_ = 0;

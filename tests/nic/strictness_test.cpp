@@ -314,6 +314,13 @@ const std::vector<WrongClient>& wrong_clients() {
          f.uar.ring(mlx5::encode_doorbell(1, Qpn(f.qp.qpn().value + 1)));
          f.settle();
        }},
+      {Refusal::kDoorbellRegister, Syndrome::kNone,
+       [](F f) {
+         f.qp.write(f.write(0, 0, 64));
+         f.uar.ring(mlx5::encode_doorbell(1, f.qp.qpn()), false);
+         f.settle();
+         wait_for(f, kClientGraceNs);
+       }},
       {Refusal::kDoorbellJump, Syndrome::kNone,
        [](F f) {
          f.qp.ring_at(17);

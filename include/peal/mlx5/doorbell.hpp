@@ -13,9 +13,13 @@ inline constexpr std::uint32_t kDbrecReceiveWord = 0;
 inline constexpr std::uint32_t kDbrecSendWord = 1;
 inline constexpr std::uint32_t kDbrecBytes = 8;
 
-// Where the doorbell register lies in its 4 KiB UAR page.
+// Where the doorbell registers lie in a 4 KiB UAR page: of queues with a record, and without.
 inline constexpr std::uint32_t kUarPageBytes = 4096;
 inline constexpr std::uint32_t kUarDoorbellOffset = 0x800;
+inline constexpr std::uint32_t kUarRecordlessDoorbellOffset = 0x600;
+PEAL_HOST_DEVICE constexpr std::uint32_t uar_doorbell_offset(bool has_record) {
+  return has_record ? kUarDoorbellOffset : kUarRecordlessDoorbellOffset;
+}
 
 // `pi` is the index after the last posted slot; 16 bits of it travel.
 PEAL_HOST_DEVICE constexpr std::uint32_t encode_dbrec(std::uint64_t pi) {
