@@ -41,6 +41,19 @@ ibv_context* open_by_name(verbs::Verbs& verbs, const std::string& wanted, std::s
   throw system_error(error, "opening device " + *name);
 }
 
+using CapabilityQuery =
+    host::Command<devx::query_hca_cap::kInBytes, devx::query_hca_cap::kOutBytes>;
+
+// The current values of a group of capabilities, which lie in `query`.
+const std::byte* ask(const Context::Impl& context, CapabilityQuery& query, std::uint16_t group) {
+  query.set(devx::header::op_mod, std::uint64_t{group} << 1 | 1);
+  if (const int error = context.verbs().devx_general_cmd(
+          context.device, query.in.data(), query.in.size(), query.out.data(), query.out.size())) {
+    throw query.failure(error, "QUERY_HCA_CAP on " + context.name);
+  }
+  return devx::at(query.out.data(), devx::query_hca_cap::capability);
+}
+
 }  // namespace
 
 Context::Impl::~Impl() {
@@ -68,19 +81,18 @@ Context Context::open(Provider provider, const ContextOptions& options) {
   impl->lid = port.lid;
   impl->active_mtu_bytes = mtu_bytes(port.active_mtu);
 
-  host::Command<devx::query_hca_cap::kInBytes, devx::query_hca_cap::kOutBytes> query(
-      devx::CommandOpcode::kQueryHcaCap);
-  query.set(devx::header::op_mod, devx::query_hca_cap::kGeneral << 1 | 1);
-  if (const int error = verbs.devx_general_cmd(impl->device, query.in.data(), query.in.size(),
-                                               query.out.data(), query.out.size())) {
-    throw query.failure(error, "QUERY_HCA_CAP on " + impl->name);
-  }
-  const std::byte* caps = devx::at(query.out.data(), devx::query_hca_cap::capability);
+  CapabilityQuery general(devx::CommandOpcode::kQueryHcaCap);
+  const std::byte* caps = ask(*impl, general, devx::query_hca_cap::kGeneral);
   if (devx::get(caps, devx::hca_cap::rc) == 0) {
     throw Error(ENOTSUP, impl->name + " has no reliable-connected queue pairs");
   }
   const auto log_depth = devx::get(caps, devx::hca_cap::log_max_qp_sz);
   impl->max_sq_depth = log_depth < 15 ? 1u << log_depth : mlx5::kMaxSqDepth;
+  if (devx::get(caps, devx::hca_cap::hca_cap_2) == 1) {
+    CapabilityQuery second(devx::CommandOpcode::kQueryHcaCap);
+    impl->offers_recordless = devx::get(ask(*impl, second, devx::query_hca_cap::kGeneral2),
+                                        devx::hca_cap_2::send_dbr_mode_no_dbr_ext) == 1;
+  }
 
   impl->pd = verbs.alloc_pd(impl->device);
   if (impl->pd == nullptr) throw system_error(errno, "allocating a protection domain");
@@ -103,6 +115,9 @@ std::uint32_t Context::active_mtu_bytes() const {
 }
 std::uint32_t Context::max_sq_depth() const {
   return impl_->max_sq_depth;
+}
+bool Context::offers_recordless() const {
+  return impl_->offers_recordless;
 }
 HandlerChoice Context::handler() const {
   return impl_->handler;

@@ -20,6 +20,7 @@ struct Context::Impl {
   std::uint16_t lid = 0;
   std::uint32_t active_mtu_bytes = 0;
   std::uint32_t max_sq_depth = 0;
+  bool offers_recordless = false;  // queue pairs without a doorbell record
   HandlerChoice handler;
   std::unique_ptr<host::Proxy> proxy;  // null when the handler is direct
 

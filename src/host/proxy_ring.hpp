@@ -12,7 +12,7 @@ namespace peal::host {
 // What the proxy rings, and from which index on. The words must live until it has let go of them.
 struct ProxyQueue {
   ProxyWord* word = nullptr;
-  std::uint32_t* dbrec = nullptr;
+  std::uint32_t* dbrec = nullptr;     // null: the queue has no record
   std::uint64_t* doorbell = nullptr;  // as the CPU reaches it
   Qpn qpn;
   std::uint64_t rung = 0;  // the last index that the NIC knows
@@ -27,9 +27,13 @@ bool ring_if_told(ProxyQueue& q) {
   q.rung = pi;
   // Before the doorbell, so that nobody who learns of these WQEs from the NIC finds it uncounted.
   M::store_relaxed(&q.word->doorbells, q.word->doorbells + 1);
+  const std::uint64_t value = mlx5::encode_doorbell(pi, q.qpn);
+  if (q.dbrec == nullptr) {
+    M::ring_doorbell_after_wqes(q.doorbell, value, FenceScope::kSystem);  // MO-3
+    return true;
+  }
   M::store_dbrec_after_wqes(q.dbrec, mlx5::encode_dbrec(pi), FenceScope::kSystem);  // MO-1
-  M::ring_doorbell_after_dbrec(q.doorbell, mlx5::encode_doorbell(pi, q.qpn),
-                               FenceScope::kSystem);  // MO-2
+  M::ring_doorbell_after_dbrec(q.doorbell, value, FenceScope::kSystem);             // MO-2
   return true;
 }
 

@@ -27,7 +27,8 @@ QpList QpList::create(const Context& context, std::span<const QueuePairOptions> 
   const std::size_t n = entries.size();
   if (n == 0) throw Error(EINVAL, "a list of queue pairs needs at least one entry");
   for (std::size_t i = 0; i < n; ++i) {
-    named(entry_name(i, n), [&] { QueuePair::check(context, entries[i]); });
+    const auto check = options.companions ? QueuePair::check_companion : QueuePair::check;
+    named(entry_name(i, n), [&] { check(context, entries[i]); });
   }
   std::vector<QueuePair> queue_pairs;
   std::vector<QueuePair> companions;

@@ -76,7 +76,9 @@ struct QueuePair::Impl {
   void modify(devx::CommandOpcode opcode,
               host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes>& command) const;
   verbs::Verbs& verbs() const { return context.impl().verbs(); }
+  // Null: it has no record.
   std::uint32_t* dbrec_send_word() const {
+    if (!options.doorbell_record) return nullptr;
     return static_cast<std::uint32_t*>(dbrec.memory) + mlx5::kDbrecSendWord;
   }
 
@@ -156,6 +158,7 @@ void QueuePair::Impl::start_counters_at(std::uint64_t index) {
   copy_to(marks, none.data(), none.size() * sizeof none[0], "marks");
   const ProxyWord word{.pi = index};
   if (proxy_word != nullptr) copy_to(proxy_word, &word, sizeof word, "word for the proxy");
+  if (!options.doorbell_record) return;
   const std::uint32_t record = mlx5::encode_dbrec(index);
   copy_to(dbrec_send_word(), &record, sizeof record, "record");
 }
@@ -173,7 +176,7 @@ void QueuePair::Impl::add_to_proxy() {
   if (proxy_word == nullptr) return;
   context.impl().proxy->add({.word = proxy_word,
                              .dbrec = dbrec_send_word(),
-                             .doorbell = uar->cpu_register(),
+                             .doorbell = uar->cpu_register(options.doorbell_record),
                              .qpn = qpn,
                              .rung = first_index});
 }
@@ -182,7 +185,8 @@ void QueuePair::Impl::add_to_proxy() {
 void QueuePair::Impl::make_uar() {
   uar = host::Uar::allocate(context.impl());
   if (context.handler().resolved != NicHandler::kDirect) return;
-  if (const int error = uar->map()) throw system_error(error, "mapping the UAR register");
+  const int error = uar->map(options.doorbell_record);
+  if (error != 0) throw system_error(error, "mapping the UAR register");
 }
 
 void QueuePair::Impl::make_ring(Ring* ring, std::size_t bytes, const char* what) {
@@ -245,6 +249,10 @@ void QueuePair::Impl::make_qp() {
   command.set(in_context(devx::qpc::dbr_umem_valid), 1);
   command.set(in_context(devx::qpc::dbr_umem_id), dbrec.umem->umem_id);
   command.set(in_context(devx::qpc::dbr_addr), 0);
+  // The place of a record is given either way: clients known to work give it.
+  command.set(in_context(devx::qpc::send_dbr_mode), options.doorbell_record
+                                                        ? devx::qpc::kSendDbrModeValid
+                                                        : devx::qpc::kSendDbrModeNoDbrExt);
   command.set(create::wq_umem_valid, 1);
   command.set(create::wq_umem_id, sq.umem->umem_id);
   command.set(create::wq_umem_offset, 0);
@@ -268,6 +276,19 @@ void QueuePair::check(const Context& context, const QueuePairOptions& options) {
   if (options.ack_timeout > 31 || options.retry_count > 7) {
     throw Error(EINVAL, "a queue's ack_timeout must be at most 31 and its retry_count at most 7");
   }
+  if (!options.doorbell_record && !context.offers_recordless()) {
+    throw Error(ENOTSUP, context.device_name() +
+                             " does not offer queue pairs without a doorbell record, which "
+                             "ring_only needs: take record_ring");
+  }
+}
+
+void QueuePair::check_companion(const Context& context, const QueuePairOptions& options) {
+  check(context, options);
+  if (options.doorbell_record) return;
+  throw Error(EINVAL,
+              "a queue pair without a doorbell record shares its UAR page with no companion: one "
+              "ring could hide another; make each by itself");
 }
 
 std::unique_ptr<QueuePair::Impl> QueuePair::Impl::make(const Context& context,
@@ -298,6 +319,8 @@ QueuePair QueuePair::create(const Context& context, const QueuePairOptions& opti
 
 QueuePair QueuePair::create_companion(const QueuePair& main, const QueuePairOptions& options) {
   if (!main.valid()) throw Error(EINVAL, "a companion's main queue pair has been moved from");
+  check_companion(main.context(), main.impl_->options);
+  check_companion(main.context(), options);
   return QueuePair(Impl::make(main.context(), options, main.impl_->uar));
 }
 
@@ -453,6 +476,7 @@ QueueHandle QueuePair::handle() const {
   h.max_message_bytes = std::uint64_t{1} << kLogMaxMessage;
   h.depth = impl_->options.depth;
   h.qpn = impl_->qpn;
+  h.has_record = impl_->options.doorbell_record;
   h.fence_scope = FenceScope::kSystem;
   h.handler = handler();
   return h;

@@ -1,6 +1,9 @@
 #include "host/uar.hpp"
 
 #include <cerrno>
+#include <cstddef>
+
+#include "peal/mlx5/doorbell.hpp"
 
 namespace peal::host {
 namespace {
@@ -21,9 +24,16 @@ Uar::~Uar() {
   context_.verbs().devx_free_uar(uar_);
 }
 
-int Uar::map() {
-  mapped_ = context_.memory().map_uar(uar_->reg_addr);
+int Uar::map(bool has_record) {
+  mapped_ = context_.memory().map_uar(cpu_register(has_record));
   return mapped_ == nullptr ? errno : 0;
+}
+
+std::uint64_t* Uar::cpu_register(bool has_record) const {
+  void* at = has_record
+                 ? uar_->reg_addr
+                 : static_cast<std::byte*>(uar_->base_addr) + mlx5::kUarRecordlessDoorbellOffset;
+  return static_cast<std::uint64_t*>(at);
 }
 
 }  // namespace peal::host

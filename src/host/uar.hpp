@@ -17,12 +17,13 @@ class Uar {
   Uar(const Uar&) = delete;
   Uar& operator=(const Uar&) = delete;
 
-  // Makes the register reachable for the producers: 0, or an errno value. Once.
-  int map();
+  // Makes the register of queues with a doorbell record, or of those without, reachable for the
+  // producers: 0, or an errno value. Once.
+  int map(bool has_record = true);
 
   std::uint32_t page_id() const { return uar_->page_id; }
-  // The register as the CPU reaches it.
-  std::uint64_t* cpu_register() const { return static_cast<std::uint64_t*>(uar_->reg_addr); }
+  // The same register as the CPU reaches it.
+  std::uint64_t* cpu_register(bool has_record = true) const;
   // The register as the producers reach it; null unless it was mapped.
   std::uint64_t* mapped() const { return static_cast<std::uint64_t*>(mapped_); }
 

@@ -19,6 +19,7 @@ using test::RecordingMemory;
 
 constexpr SubmitOptions kRingRecordRing{DoorbellOrder::kRingRecordRing, PublishOrder::kInOrder};
 constexpr SubmitOptions kRecordRing{DoorbellOrder::kRecordRing, PublishOrder::kInOrder};
+constexpr SubmitOptions kRingOnly{DoorbellOrder::kRingOnly, PublishOrder::kInOrder};
 
 using Bytes = std::vector<std::uint8_t>;
 
@@ -79,7 +80,7 @@ void expect_doorbell(std::vector<RecordedStore>* out, const QueueHandle& q, std:
 void expect_rings(std::vector<RecordedStore>* out, const QueueHandle& q, SubmitOptions submit,
                   std::uint64_t pi) {
   if (submit.doorbell == DoorbellOrder::kRingRecordRing) expect_doorbell(out, q, pi);
-  expect_record(out, q, pi);
+  if (submit.doorbell != DoorbellOrder::kRingOnly) expect_record(out, q, pi);
   expect_doorbell(out, q, pi);
 }
 
@@ -93,7 +94,9 @@ FabricOptions from_index(std::uint64_t first, std::uint32_t depth) {
 template <Sharing S>
 void expect_exact_stores(SubmitOptions submit) {
   // The third PUT crosses 2^16, where only 16 bits travel.
-  ManualFabric fabric(from_index(0x1fffd, 4));
+  FabricOptions options = from_index(0x1fffd, 4);
+  options.doorbell_record = submit.doorbell != DoorbellOrder::kRingOnly;
+  ManualFabric fabric(options);
   const QueueHandle q = fabric.sender_qps[0].handle();
   SendQueue<RecordingMemory, S> queue(q, submit);
   RecordingMemory::log().clear();
@@ -122,6 +125,52 @@ TEST(Submission, StoresWqesRecordDoorbellWhenRecordRing) {
   expect_exact_stores<Sharing::kExclusive>(kRecordRing);
   expect_exact_stores<Sharing::kDevice>(kRecordRing);
   expect_exact_stores<Sharing::kDevice>({DoorbellOrder::kRecordRing, PublishOrder::kCombine});
+}
+
+TEST(Submission, StoresWqesAndOneDoorbellWhenRingOnly) {
+  expect_exact_stores<Sharing::kExclusive>(kRingOnly);
+  expect_exact_stores<Sharing::kDevice>(kRingOnly);
+  expect_exact_stores<Sharing::kDevice>({DoorbellOrder::kRingOnly, PublishOrder::kCombine});
+}
+
+TEST(Submission, CountsEachDoorbellThatItRings) {
+  for (const SubmitOptions& submit : {kRingRecordRing, kRecordRing, kRingOnly}) {
+    FabricOptions options;
+    options.doorbell_record = submit.doorbell != DoorbellOrder::kRingOnly;
+    ManualFabric fabric(options);
+    auto queue = fabric.queue(0, submit);
+    Posted posted;
+    for (int i = 0; i < 5; ++i) ASSERT_EQ(put(queue, fabric.put(0, 0, 8), &posted), Status::kOk);
+    EXPECT_EQ(queue.handle().state->doorbells,
+              submit.doorbell == DoorbellOrder::kRingRecordRing ? 10u : 5u);
+  }
+}
+
+template <Sharing S>
+void expect_refused(bool doorbell_record, SubmitOptions submit) {
+  SCOPED_TRACE(doorbell_order_name(submit.doorbell));
+  FabricOptions options;
+  options.doorbell_record = doorbell_record;
+  for (const NicHandler handler : {NicHandler::kDirect, NicHandler::kProxy}) {
+    options.handler = handler;
+    ManualFabric fabric(options);
+    SendQueue<RecordingMemory, S> queue(fabric.sender_qps[0].handle(), submit);
+    RecordingMemory::log().clear();
+    Posted posted;
+    EXPECT_EQ(put(queue, fabric.put(0, 0, 8), &posted), Status::kInvalid);
+    EXPECT_EQ(nop(queue, &posted), Status::kInvalid);
+    EXPECT_TRUE(RecordingMemory::log().empty());
+    EXPECT_EQ(queue.reserved(), 0u);
+  }
+}
+
+TEST(Submission, OfAnOrderThatDoesNotFitTheQueueIsRefusedWithNothingPosted) {
+  expect_refused<Sharing::kExclusive>(true, kRingOnly);
+  expect_refused<Sharing::kDevice>(true, {DoorbellOrder::kRingOnly, PublishOrder::kCombine});
+  for (const SubmitOptions& submit : {kRingRecordRing, kRecordRing}) {
+    expect_refused<Sharing::kExclusive>(false, submit);
+    expect_refused<Sharing::kDevice>(false, submit);
+  }
 }
 
 TEST(Submission, DefaultsToTheOriginalOrder) {

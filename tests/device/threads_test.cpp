@@ -56,7 +56,10 @@ void run_shared(SubmitOptions submit, std::uint64_t puts) {
                publish_order_name(submit.publish));
   const std::uint64_t each = (puts + kProducerThreads - 1) / kProducerThreads;
   const std::uint64_t total = each * kProducerThreads;
-  ThreadsFabric fabric({.depth = 64, .memory_bytes = total * 8, .first_wqe_index = 65536 - 100});
+  ThreadsFabric fabric({.depth = 64,
+                        .memory_bytes = total * 8,
+                        .first_wqe_index = 65536 - 100,
+                        .doorbell_record = submit.doorbell != DoorbellOrder::kRingOnly});
   const QueueHandle handle = fabric.sender_qp.handle();
   Sampler sampler(*handle.state);
   std::atomic<std::uint64_t> failed{0};
@@ -110,6 +113,13 @@ TEST(Threads, CompleteEveryPutCombiningWithRingRecordRing) {
 }
 TEST(Threads, CompleteEveryPutCombiningWithRecordRing) {
   run_shared({DoorbellOrder::kRecordRing, PublishOrder::kCombine}, scaled(200'000));
+}
+
+TEST(Threads, CompleteEveryPutInOrderWithRingOnly) {
+  run_shared({DoorbellOrder::kRingOnly, PublishOrder::kInOrder}, scaled(50'000));
+}
+TEST(Threads, CompleteEveryPutCombiningWithRingOnly) {
+  run_shared({DoorbellOrder::kRingOnly, PublishOrder::kCombine}, scaled(50'000));
 }
 
 TEST(Threads, CompleteEveryPutOfAnExclusiveProducer) {

@@ -22,7 +22,9 @@ using test::scaled;
 template <Sharing S>
 void run_laps(std::uint64_t puts, std::uint64_t first, SubmitOptions submit) {
   constexpr std::uint32_t kDepth = 64;
-  ManualFabric fabric(of_depth(kDepth, first));
+  FabricOptions options = of_depth(kDepth, first);
+  options.doorbell_record = submit.doorbell != DoorbellOrder::kRingOnly;
+  ManualFabric fabric(options);
   auto queue = fabric.queue<S>(0, submit);
   std::mt19937_64 random(puts ^ first);
   std::uint64_t posted_end = first;
@@ -78,6 +80,15 @@ TEST(Laps, DeliverEveryPutAcrossThreeWrapsOfTheCounter) {
   run_laps<Sharing::kExclusive>(scaled(3 * 65536 + 7), 0, {});
   run_laps<Sharing::kDevice>(scaled(3 * 65536 + 7), (std::uint64_t{1} << 32) - 65536 - 5,
                              {DoorbellOrder::kRecordRing, PublishOrder::kCombine});
+}
+
+TEST(Laps, DeliverEveryPutWithoutARecord) {
+  for (const std::uint64_t first :
+       {std::uint64_t{0}, (std::uint64_t{1} << 16) - 1000, (std::uint64_t{1} << 32) - 1000}) {
+    run_laps<Sharing::kExclusive>(scaled(65536 + 7), first, {DoorbellOrder::kRingOnly});
+    run_laps<Sharing::kDevice>(scaled(65536 + 7), first,
+                               {DoorbellOrder::kRingOnly, PublishOrder::kCombine});
+  }
 }
 
 // Entries that another lap, or another place of this lap, has left must not complete a WQE.

@@ -120,6 +120,9 @@ __device__ void submit(peal::QueueHandle q, peal::Put put) {
 extern "C" __global__ void submit_record_ring(peal::QueueHandle q, peal::Put put) {
   submit<peal::DoorbellOrder::kRecordRing>(q, put);
 }
+extern "C" __global__ void submit_ring_only(peal::QueueHandle q, peal::Put put) {
+  submit<peal::DoorbellOrder::kRingOnly>(q, put);
+}
 extern "C" __global__ void submit_ring_record_ring(peal::QueueHandle q, peal::Put put) {
   submit<peal::DoorbellOrder::kRingRecordRing>(q, put);
 }

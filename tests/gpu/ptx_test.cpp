@@ -152,6 +152,16 @@ TEST_F(Ptx, ASubmissionHasTwoReleasePoints) {
   EXPECT_EQ(tail_of(functions_["submit_record_ring"]), expected);
 }
 
+TEST_F(Ptx, OneThatRingsOnlyHasOneAndStoresNoRecord) {
+  const Instructions expected = {"st.relaxed.sys.b64", "st.relaxed.sys.b64",  // ready, rung
+                                 "fence.acq_rel.sys",  "st.mmio.relaxed.sys.global.b64",
+                                 "ld.global.u64",      "st.global.u64"};
+  EXPECT_EQ(tail_of(functions_["submit_ring_only"]), expected);
+  for (const std::string& i : functions_["submit_ring_only"]) {
+    EXPECT_EQ(i.find("b32"), std::string::npos) << i;  // a record is the one word of 32 bits
+  }
+}
+
 TEST_F(Ptx, TheOriginalHasThree) {
   const Instructions expected = {"st.relaxed.sys.b64",
                                  "st.relaxed.sys.b64",

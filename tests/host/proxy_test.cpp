@@ -105,6 +105,20 @@ TEST(HandlerStageProxy, StoresTheRecordBeforeTheDoorbell) {
   EXPECT_EQ(w.doorbell, mlx5::encode_doorbell(0x1234, Qpn(0xabcdef)));
 }
 
+TEST(HandlerStageProxy, RingsOnlyWhereThereIsNoRecord) {
+  host::Proxy proxy;
+  proxy.drive_by_hand();
+  Words w;
+  host::ProxyQueue queue = w.queue(Qpn(0xabcdef));
+  queue.dbrec = nullptr;
+  proxy.add(queue);
+  w.word.pi = 0x1234;
+  EXPECT_TRUE(proxy.progress());
+  EXPECT_EQ(w.doorbell, mlx5::encode_doorbell(0x1234, Qpn(0xabcdef)));
+  EXPECT_EQ(w.word.doorbells, 1u);
+  EXPECT_EQ(w.dbrec, 0u);
+}
+
 TEST(HandlerStageProxy, NeverTouchesAQueueThatWasRemoved) {
   host::Proxy proxy;
   proxy.drive_by_hand();
@@ -187,7 +201,9 @@ template <Sharing S>
 void run_proxied_laps(std::uint64_t first, SubmitOptions submit) {
   SCOPED_TRACE(std::to_string(first) + ", " + publish_order_name(submit.publish));
   constexpr std::uint64_t kPuts = 40;
-  ManualFabric fabric(proxied(4, first));
+  FabricOptions options = proxied(4, first);
+  options.doorbell_record = submit.doorbell != DoorbellOrder::kRingOnly;
+  ManualFabric fabric(options);
   EXPECT_FALSE(fabric.step_proxy()) << "it rang for an empty queue";
   auto queue = fabric.queue<S>(0, submit);
   fabric.fill_source(first);
@@ -215,6 +231,8 @@ TEST(HandlerStageProxy, CarriesPutsOverEveryWrap) {
     run_proxied_laps<Sharing::kExclusive>(first, {});
     run_proxied_laps<Sharing::kDevice>(first, {DoorbellOrder::kRecordRing, PublishOrder::kInOrder});
     run_proxied_laps<Sharing::kDevice>(first, {DoorbellOrder::kRecordRing, PublishOrder::kCombine});
+    run_proxied_laps<Sharing::kDevice>(first, {DoorbellOrder::kRingOnly, PublishOrder::kInOrder});
+    run_proxied_laps<Sharing::kDevice>(first, {DoorbellOrder::kRingOnly, PublishOrder::kCombine});
   }
 }
 

@@ -41,8 +41,8 @@ bool same(const QueueHandle& a, const QueueHandle& b) {
   return a.sq == b.sq && a.dbrec == b.dbrec && a.doorbell == b.doorbell && a.nic_cq == b.nic_cq &&
          a.state == b.state && a.marks == b.marks && a.proxy == b.proxy && a.stop == b.stop &&
          a.cq_base == b.cq_base && a.max_message_bytes == b.max_message_bytes &&
-         a.depth == b.depth && a.qpn == b.qpn && a.fence_scope == b.fence_scope &&
-         a.handler == b.handler;
+         a.depth == b.depth && a.qpn == b.qpn && a.has_record == b.has_record &&
+         a.completion == b.completion && a.fence_scope == b.fence_scope && a.handler == b.handler;
 }
 
 QueueHandle with_stop(QueueHandle h, const std::uint32_t* stop) {
@@ -331,6 +331,19 @@ TEST(ListStageRollback, NamesTheCompanionThatFailed) {
   const Error e = error_of([&] { QpList::create(context, entries, {.companions = true}); });
   EXPECT_EQ(e.code(), ENOSPC);
   EXPECT_TRUE(says(e, "companion of entry 1 of 3")) << e.what();
+}
+
+TEST(ListStageCheck, RefusesCompanionsOfAnEntryWithoutARecordBeforeAnythingIsMade) {
+  ListFixture f;
+  const std::vector<QueuePairOptions> entries{{.depth = 4}, {.depth = 4, .doorbell_record = false}};
+  const std::size_t asked = f.refusals.asked.size();
+  const Error e = error_of([&] { QpList::create(f.context, entries, {.companions = true}); });
+  EXPECT_EQ(e.code(), EINVAL);
+  EXPECT_TRUE(says(e, "entry 1 of 2")) << e.what();
+  EXPECT_EQ(f.refusals.asked.size(), asked);
+  const QpList list = QpList::create(f.context, entries);
+  EXPECT_TRUE(list.handles().data()[0].has_record);
+  EXPECT_FALSE(list.handles().data()[1].has_record);
 }
 
 // The second CREATE_QP names a protection domain that is none.

@@ -220,6 +220,63 @@ TEST(QueuePair, AsksForTheSameWhateverItsMemoryHeldBefore) {
   EXPECT_TRUE(runs[2] == runs[0]);
 }
 
+// ---- Without a doorbell record ------------------------------------------------------------------
+
+TEST(QueuePair, WithoutARecordRingsAnotherRegisterOfAPageOfItsOwn) {
+  HostFixture host;
+  const Context context = Context::open(host.provider());
+  EXPECT_TRUE(context.offers_recordless());
+  const QueuePair with = QueuePair::create(context, {.depth = 4});
+  const QueuePair a = QueuePair::create(context, {.depth = 4, .doorbell_record = false});
+  const QueuePair b = QueuePair::create(context, {.depth = 4, .doorbell_record = false});
+  const auto offset = [](const QueueHandle& q) {
+    return reinterpret_cast<std::uintptr_t>(q.doorbell) % mlx5::kUarPageBytes;
+  };
+  EXPECT_TRUE(with.handle().has_record);
+  EXPECT_NE(with.handle().dbrec, nullptr);
+  EXPECT_EQ(offset(with.handle()), 0x800u);
+  for (const QueuePair* qp : {&a, &b}) {
+    EXPECT_FALSE(qp->handle().has_record);
+    EXPECT_EQ(qp->handle().dbrec, nullptr);
+    EXPECT_EQ(offset(qp->handle()), 0x600u);
+  }
+  EXPECT_NE(a.handle().doorbell, b.handle().doorbell);
+}
+
+TEST(QueuePair, WithoutARecordIsRefusedBeforeAnythingIsMadeWhereTheDeviceDoesNotOfferIt) {
+  HostFixture host;
+  link::Loopback loopback;
+  verbs::SoftwareNic older{{.nic_number = 3, .offers_recordless = false}, loopback.a()};
+  test::Refusals asked;
+  const Context context = Context::open(older.provider(host.engine, asked.hook()));
+  EXPECT_FALSE(context.offers_recordless());
+  const std::size_t before = asked.asked.size();
+  const Error e =
+      error_of([&] { QueuePair::create(context, {.depth = 4, .doorbell_record = false}); });
+  EXPECT_EQ(e.code(), ENOTSUP);
+  EXPECT_STREQ(e.what(),
+               "mlx5_software0 does not offer queue pairs without a doorbell record, which "
+               "ring_only needs: take record_ring");
+  EXPECT_EQ(asked.asked.size(), before);
+  EXPECT_NO_THROW(QueuePair::create(context, {.depth = 4}));
+}
+
+TEST(QueuePair, WithoutARecordHasNoCompanionAndIsNone) {
+  HostFixture host;
+  const Context context = Context::open(host.provider());
+  const QueuePair with = QueuePair::create(context, {.depth = 4});
+  const QueuePair without = QueuePair::create(context, {.depth = 4, .doorbell_record = false});
+  const nic::Commands::Objects before = host.objects();
+  const Error companion =
+      error_of([&] { QueuePair::create_companion(with, {.depth = 4, .doorbell_record = false}); });
+  const Error main = error_of([&] { QueuePair::create_companion(without, {.depth = 4}); });
+  for (const Error& e : {companion, main}) {
+    EXPECT_EQ(e.code(), EINVAL);
+    EXPECT_TRUE(says(e, "shares its UAR page with no companion")) << e.what();
+  }
+  EXPECT_EQ(host.objects(), before);
+}
+
 TEST(QueuePair, MovesAndIsDestroyedOnce) {
   HostFixture host;
   const Context context = Context::open(host.provider());

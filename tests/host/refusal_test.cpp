@@ -31,6 +31,7 @@ const Step kSteps[] = {
     {"get_device_list", 0, "listing RDMA devices"},
     {"open_device", 0, "opening device mlx5"},
     {"devx_general_cmd", 0, "QUERY_HCA_CAP"},
+    {"devx_general_cmd", 1, "QUERY_HCA_CAP"},  // the second group
     {"alloc_pd", 0, "protection domain"},
     {"reg_mr", 0, "registering 64 bytes"},
     {"devx_alloc_uar", 0, "UAR"},  // the context's probe

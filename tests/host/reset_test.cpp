@@ -96,6 +96,25 @@ TEST_P(ResetTest, StartsEverythingOver) {
   EXPECT_EQ(flush(again), Status::kOk);
 }
 
+TEST_P(ResetTest, WorksWithoutARecord) {
+  FabricOptions o = options();
+  o.doorbell_record = false;
+  o.sender.first_wqe_index = 65530;
+  ManualFabric fabric(o);
+  fabric.fill_source(3);
+  for (int round = 0; round < 3; ++round) {
+    std::fill(fabric.destination.begin(), fabric.destination.end(), std::byte{0});
+    auto queue = fabric.queue(0, {DoorbellOrder::kRingOnly});
+    Posted posted;
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      ASSERT_EQ(put(queue, fabric.put(i * 8, i * 8, 8), &posted), Status::kOk) << round;
+    }
+    ASSERT_EQ(flush(queue), Status::kOk) << round;
+    ASSERT_EQ(std::memcmp(fabric.source.data(), fabric.destination.data(), 320), 0) << round;
+    reset_both(fabric);
+  }
+}
+
 TEST_P(ResetTest, FailsAtItsDeadlineWhileTheDeviceHasNotFlushed) {
   ManualFabric fabric(options());
   auto queue = fabric.queue();

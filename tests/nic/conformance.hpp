@@ -52,6 +52,7 @@ struct ConformanceOptions {
   std::uint32_t depth = 64;
   std::uint64_t first_wqe_index = 0;
   std::size_t memory_bytes = 1 << 20;
+  bool doorbell_record = true;
 };
 
 template <class Harness>
@@ -73,14 +74,19 @@ class ConformanceFabric {
                                   Access::kLocalOnly)),
         to(MemoryRegion::create(receiver, harness.registered(destination), destination.size(),
                                 Access::kRemoteWrite)),
-        qp(QueuePair::create(sender, {.depth = o.depth, .first_wqe_index = o.first_wqe_index})),
+        qp(QueuePair::create(sender, {.depth = o.depth,
+                                      .first_wqe_index = o.first_wqe_index,
+                                      .doorbell_record = o.doorbell_record})),
         peer(QueuePair::create(receiver, {.depth = 1})) {
     for (std::size_t i = 0; i < source.size(); ++i) source[i] = std::byte((i * 13 + 7) & 0xff);
     qp.connect(peer.address());
     peer.connect(qp.address());
   }
 
-  Queue queue() const { return Queue(harness.opened(qp.handle())); }
+  Queue queue() const {
+    const QueueHandle q = harness.opened(qp.handle());
+    return Queue(q, {q.has_record ? DoorbellOrder::kRingRecordRing : DoorbellOrder::kRingOnly, {}});
+  }
   Put put_of(std::uint64_t at, std::uint64_t bytes) const {
     return {from.address() + at, from.lkey(), to.address() + at, to.rkey(), bytes};
   }
@@ -151,17 +157,28 @@ TYPED_TEST_P(Conformance, CompletesAWindowInOrderWithItsPayload) {
   EXPECT_EQ(c.bytes_moved, rounds * 64'000);
 }
 
+template <class Harness>
+void expect_laps(const ConformanceOptions& options) {
+  ConformanceFabric<Harness> fabric(options);
+  auto queue = fabric.queue();
+  Posted posted;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    ASSERT_EQ(put(queue, fabric.put_of(i * 64, 64), &posted, kAnyWaitNs), Status::kOk) << i;
+  }
+  ASSERT_EQ(posted.ticket, options.first_wqe_index + 99);
+  ASSERT_EQ(wait(queue, posted.ticket, kAnyWaitNs), Status::kOk);
+  EXPECT_EQ(std::memcmp(fabric.source.data(), fabric.destination.data(), 6400), 0);
+}
+
 TYPED_TEST_P(Conformance, GoesRoundTheRingAndThroughTheIndexWrap) {
   for (const std::uint64_t wrap : {std::uint64_t{1} << 16, std::uint64_t{1} << 32}) {
-    ConformanceFabric<TypeParam> fabric({.depth = 8, .first_wqe_index = wrap - 20});
-    auto queue = fabric.queue();
-    Posted posted;
-    for (std::uint64_t i = 0; i < 100; ++i) {
-      ASSERT_EQ(put(queue, fabric.put_of(i * 64, 64), &posted, kAnyWaitNs), Status::kOk) << i;
-    }
-    ASSERT_EQ(posted.ticket, wrap - 20 + 99);
-    ASSERT_EQ(wait(queue, posted.ticket, kAnyWaitNs), Status::kOk);
-    EXPECT_EQ(std::memcmp(fabric.source.data(), fabric.destination.data(), 6400), 0);
+    expect_laps<TypeParam>({.depth = 8, .first_wqe_index = wrap - 20});
+  }
+}
+
+TYPED_TEST_P(Conformance, NeedsNoDoorbellRecordWhereTheQueueHasNone) {
+  for (const std::uint64_t first : {std::uint64_t{0}, (std::uint64_t{1} << 16) - 20}) {
+    expect_laps<TypeParam>({.depth = 8, .first_wqe_index = first, .doorbell_record = false});
   }
 }
 
@@ -269,12 +286,10 @@ TYPED_TEST_P(Conformance, ClosesWithWorkInFlight) {
   }
 }
 
-REGISTER_TYPED_TEST_SUITE_P(Conformance, PlacesEverySizeExactly,
-                            CompletesAWindowInOrderWithItsPayload,
-                            GoesRoundTheRingAndThroughTheIndexWrap,
-                            EndsEveryTicketAfterAnErrorAndKeepsTheCause,
-                            FlushesWhatIsPostedAfterTheErrorStateIsAskedFor,
-                            RefusesALocalKeyThatIsSwapped, CommitsTheFaultsItIsToldTo,
-                            ClosesWithWorkInFlight);
+REGISTER_TYPED_TEST_SUITE_P(
+    Conformance, PlacesEverySizeExactly, CompletesAWindowInOrderWithItsPayload,
+    GoesRoundTheRingAndThroughTheIndexWrap, NeedsNoDoorbellRecordWhereTheQueueHasNone,
+    EndsEveryTicketAfterAnErrorAndKeepsTheCause, FlushesWhatIsPostedAfterTheErrorStateIsAskedFor,
+    RefusesALocalKeyThatIsSwapped, CommitsTheFaultsItIsToldTo, ClosesWithWorkInFlight);
 
 }  // namespace peal::test

@@ -32,6 +32,7 @@ struct FabricOptions {
   verbs::RefuseHook refuse;
   NicHandler handler = NicHandler::kAutomatic;  // of the sender; a proxy is stepped like a NIC
   CompletionMode completion = CompletionMode::kEvery;
+  bool doorbell_record = true;  // of the sender's queue pairs
 };
 
 inline FabricOptions of_depth(std::uint32_t depth, std::uint64_t first = 0) {
@@ -60,7 +61,8 @@ class ManualFabric {
       sender_qps.push_back(
           QueuePair::create(sender, {.depth = options.depth,
                                      .first_wqe_index = options.sender.first_wqe_index,
-                                     .completion = options.completion}));
+                                     .completion = options.completion,
+                                     .doorbell_record = options.doorbell_record}));
       receiver_qps.push_back(QueuePair::create(receiver, {.depth = 1}));
       sender_qps[i].connect(receiver_qps[i].address());
       receiver_qps[i].connect(sender_qps[i].address());

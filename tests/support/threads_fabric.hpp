@@ -26,6 +26,7 @@ struct ThreadsFabricOptions {
   CompletionMode completion = CompletionMode::kEvery;
   nic::WriteOrder order = nic::WriteOrder::kRelaxed;
   nic::DoorbellSource doorbell_source = nic::DoorbellSource::kRegister;
+  bool doorbell_record = true;  // of the sender's queue pair
 };
 
 class ThreadsFabric {
@@ -47,7 +48,8 @@ class ThreadsFabric {
                                                 Access::kRemoteAll)),
         sender_qp(QueuePair::create(sender, {.depth = options.depth,
                                              .first_wqe_index = options.first_wqe_index,
-                                             .completion = options.completion})),
+                                             .completion = options.completion,
+                                             .doorbell_record = options.doorbell_record})),
         receiver_qp(QueuePair::create(receiver, {.depth = 1})) {
     sender_qp.connect(receiver_qp.address());
     receiver_qp.connect(sender_qp.address());

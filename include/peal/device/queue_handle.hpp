@@ -13,11 +13,13 @@
 
 namespace peal {
 
-// In which order a submission rings and records. Under a proxy the producers do neither, and the
-// proxy keeps the canonical order.
+// In which order a submission rings and records. It must fit the queue: kRingOnly where it has no
+// doorbell record, one of the others where it has. Under a proxy the producers do neither; the
+// proxy keeps the canonical order, or rings only.
 enum class DoorbellOrder : std::uint8_t {
   kRingRecordRing,  // the original: an early ring, the record, a second ring
   kRecordRing,      // the canonical order
+  kRingOnly,        // no record: the NIC trusts the register alone
 };
 
 // How several producers make a contiguous prefix of written WQEs.
@@ -27,7 +29,9 @@ enum class PublishOrder : std::uint8_t {
 };
 
 PEAL_HOST_DEVICE constexpr const char* doorbell_order_name(DoorbellOrder d) {
-  return d == DoorbellOrder::kRingRecordRing ? "ring_record_ring" : "record_ring";
+  return d == DoorbellOrder::kRingRecordRing ? "ring_record_ring"
+         : d == DoorbellOrder::kRecordRing   ? "record_ring"
+                                             : "ring_only";
 }
 PEAL_HOST_DEVICE constexpr const char* publish_order_name(PublishOrder p) {
   return p == PublishOrder::kInOrder ? "in_order" : "combine";
@@ -72,7 +76,7 @@ struct ProxyWord {
 
 struct QueueHandle {
   mlx5::Slot* sq = nullptr;           // `depth` slots; producers write, the NIC reads
-  std::uint32_t* dbrec = nullptr;     // the send word of the doorbell record
+  std::uint32_t* dbrec = nullptr;     // the send word of the doorbell record, where it has one
   std::uint64_t* doorbell = nullptr;  // the UAR register, or what stands for it; null under proxy
   const mlx5::Cqe* nic_cq = nullptr;  // `depth` entries, or with kTail one; the NIC writes
   QueueState* state = nullptr;
@@ -84,6 +88,7 @@ struct QueueHandle {
   std::uint32_t depth = 0;              // slots of the SQ, a power of two, at most 32768
   Qpn qpn;
   CompletionMode completion = CompletionMode::kEvery;
+  bool has_record = true;                        // else only kRingOnly posts
   FenceScope fence_scope = FenceScope::kSystem;  // that the NIC's place asks for
   HandlerChoice handler;                         // that of the queue's context
 };

@@ -32,11 +32,12 @@ class SendQueue {
   PEAL_HOST_DEVICE CompletionQueue<M, S>& completions() { return completions_; }
 
   // Takes `n` contiguous slots, 1 to depth. Blocks while the ring is full, polling completions, for
-  // at most `timeout_ns`. On any status but kOk nothing was taken: no hole is left.
+  // at most `timeout_ns`. On any status but kOk nothing was taken: no hole is left. kInvalid: `n`,
+  // or a doorbell order that does not fit the queue.
   // The caller must have published all that it reserved before.
   PEAL_HOST_DEVICE Status reserve(std::uint32_t n, Reservation* out,
                                   std::uint64_t timeout_ns = kDefaultTimeoutNs) {
-    if (n == 0 || n > q_.depth) return Status::kInvalid;
+    if (n == 0 || n > q_.depth || rings_only() == q_.has_record) return Status::kInvalid;
     Wait<M> wait(timeout_ns);
     for (;;) {
       const Status latched = completions_.latched_status();
@@ -91,6 +92,8 @@ class SendQueue {
  private:
   static constexpr FenceScope kScope = scope_of(S);
 
+  PEAL_HOST_DEVICE bool rings_only() const { return options_.doorbell == DoorbellOrder::kRingOnly; }
+
   PEAL_HOST_DEVICE std::uint64_t load_reserved() const {
     if constexpr (S == Sharing::kExclusive) return q_.state->reserved;
     return M::load_relaxed(&q_.state->reserved);
@@ -120,14 +123,14 @@ class SendQueue {
       return;
     }
     const std::uint64_t value = mlx5::encode_doorbell(pi, q_.qpn);
-    std::uint64_t stores = 1;
-    if (options_.doorbell == DoorbellOrder::kRingRecordRing) {
+    if (options_.doorbell != DoorbellOrder::kRecordRing) {
       M::ring_doorbell_after_wqes(q_.doorbell, value, q_.fence_scope);  // MO-3
-      ++stores;
     }
-    M::store_dbrec_after_wqes(q_.dbrec, mlx5::encode_dbrec(pi), q_.fence_scope);  // MO-1
-    M::ring_doorbell_after_dbrec(q_.doorbell, value, q_.fence_scope);             // MO-2
-    q_.state->doorbells += stores;
+    if (!rings_only()) {
+      M::store_dbrec_after_wqes(q_.dbrec, mlx5::encode_dbrec(pi), q_.fence_scope);  // MO-1
+      M::ring_doorbell_after_dbrec(q_.doorbell, value, q_.fence_scope);             // MO-2
+    }
+    q_.state->doorbells += options_.doorbell == DoorbellOrder::kRingRecordRing ? 2 : 1;
   }
 
   PEAL_HOST_DEVICE Status publish_in_order(const Reservation& r, std::uint64_t timeout_ns) {

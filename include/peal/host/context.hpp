@@ -34,6 +34,8 @@ class Context {
   std::uint16_t lid() const;
   std::uint32_t active_mtu_bytes() const;
   std::uint32_t max_sq_depth() const;
+  // Whether the device offers queue pairs without a doorbell record.
+  bool offers_recordless() const;
   // Of every queue pair of this context.
   HandlerChoice handler() const;
 

@@ -24,6 +24,9 @@ struct QueuePairOptions {
   std::uint8_t ack_timeout = 18;
   std::uint8_t retry_count = 6;
   CompletionMode completion = CompletionMode::kEvery;
+  // False: without a doorbell record, for DoorbellOrder::kRingOnly and no other. The device must
+  // offer it (Context::offers_recordless), and the queue pair has a UAR page of its own.
+  bool doorbell_record = true;
   // PSN of the first packet that it will send. Absent: drawn at random, as it should be wherever a
   // packet of an earlier queue pair may still arrive.
   std::optional<Psn> first_psn = {};
@@ -49,10 +52,13 @@ class QueuePair {
   // Throws Error; on failure nothing is left behind.
   static QueuePair create(const Context& context, const QueuePairOptions& options = {});
   // One more of main's context that rings on main's UAR page, by the same resolved handler. The
-  // page is shared: either may be destroyed first. Throws Error, also when `main` is not valid.
+  // page is shared: either may be destroyed first. Both need a doorbell record: of two rings of one
+  // register a NIC may see the last one only. Throws Error, also when `main` is not valid.
   static QueuePair create_companion(const QueuePair& main, const QueuePairOptions& options = {});
   // Throws the Error with which create would refuse these options by themselves.
   static void check(const Context& context, const QueuePairOptions& options);
+  // Those with which create_companion would, also as those of its main queue pair.
+  static void check_companion(const Context& context, const QueuePairOptions& options);
   QueuePair(QueuePair&&) noexcept;
   QueuePair& operator=(QueuePair&&) noexcept;
   ~QueuePair();
