@@ -41,7 +41,7 @@ void add_traffic_options(CLI::App& app, LadderArguments& a) {
   app.add_option("-n,--iters", a.iters, "PUTs per producer, size and repeat; default: by size");
   app.add_option("--repeat", a.repeat, "timed repeats, median reported; default: 5");
   app.add_option("--submit", a.submit, "original, peal or both; default: both");
-  app.add_option("--doorbell", a.doorbell, "ring_record_ring or record_ring");
+  app.add_option("--doorbell", a.doorbell, "ring_record_ring, record_ring or ring_only");
   app.add_option("--publish", a.publish, "in_order or combine");
   app.add_option("--producers", a.producers, "producer threads; default: the stage's");
   app.add_option("-q,--qps", a.qps, "queue pairs; default: the stage's");

@@ -74,7 +74,8 @@ std::vector<SubmitVariant> parse_submits(const LadderArguments& a) {
     named.options.doorbell =
         choose<DoorbellOrder>("--doorbell", a.doorbell,
                               {{"ring_record_ring", DoorbellOrder::kRingRecordRing},
-                               {"record_ring", DoorbellOrder::kRecordRing}});
+                               {"record_ring", DoorbellOrder::kRecordRing},
+                               {"ring_only", DoorbellOrder::kRingOnly}});
   }
   if (!a.publish.empty()) {
     named.options.publish = choose<PublishOrder>(
@@ -373,6 +374,9 @@ void parse_nic(const LadderArguments& a, LadderOptions* o) {
     o->doorbell_source = choose<nic::DoorbellSource>(
         "--dbsrc", a.dbsrc,
         {{"mmio", nic::DoorbellSource::kRegister}, {"dbr", nic::DoorbellSource::kRecord}});
+  }
+  if (a.dbsrc == "dbr" && a.doorbell == "ring_only") {
+    throw UsageError("--doorbell ring_only writes no doorbell record for --dbsrc dbr to believe");
   }
   o->rules = parse_rules(a.rules);
 }

@@ -52,9 +52,11 @@ void RowRun::open() {
   setup.payload_bytes = payload_bytes_;
   setup.slots = plan_.puts_per_segment * stage_.producers;
   setup.depth = depth_;
-  const QueuePairOptions entry{.depth = depth_,
-                               .first_wqe_index = options_.first_wqe_index(),
-                               .completion = options_.completion};
+  const QueuePairOptions entry{
+      .depth = depth_,
+      .first_wqe_index = options_.first_wqe_index(),
+      .completion = options_.completion,
+      .doorbell_record = submit_.options.doorbell != DoorbellOrder::kRingOnly};
   queue_pairs_ = QpList::create(ends_.context, std::vector(stage_.qps, entry),
                                 {.stop = ends_.producers.stop_word()});
   for (std::uint32_t i = 0; i < stage_.qps; ++i) {
@@ -465,9 +467,10 @@ Row RowRun::make_row() const {
   r.handler_why = handler_reason_text(queue.handler.why);
   r.stage = stage_.name;
   r.submit = submit_.name;
-  // A proxy rings in one order, whatever the producers' is.
-  r.doorbell = doorbell_order_name(queue.proxy != nullptr ? DoorbellOrder::kRecordRing
-                                                          : submit_.options.doorbell);
+  // Where there is a record a proxy rings in one order, whatever the producers' is.
+  r.doorbell =
+      doorbell_order_name(queue.proxy != nullptr && queue.has_record ? DoorbellOrder::kRecordRing
+                                                                     : submit_.options.doorbell);
   r.publish = publish_order_name(submit_.options.publish);
   r.exec = exec_name(options_.exec);
   r.sharing = sharing_name(options_.sharing);

@@ -34,6 +34,7 @@ const std::vector<Shown>& shown_options() {
       {"--depth 128", {{"depth", 128}, {"window_effective", 40}}},
       {"--depth 16", {{"depth", 16}, {"window_effective", 16}, {"batch_effective", 4}}},
       {"--doorbell record_ring", {{"doorbell", "record_ring"}, {"submit", "custom"}}},
+      {"--doorbell ring_only", {{"doorbell", "ring_only"}, {"submit", "custom"}}},
       {"--fault delay=1", {{"faults", {"delay=1"}}}},
       {"--handler proxy", {{"handler", "proxy"}, {"handler_requested", "proxy"}}},
       {"--iters 11", {{"puts", 44}, {"wqes", 44}, {"cqes", 44}, {"total_bytes", 44 * 64}}},

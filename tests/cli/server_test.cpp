@@ -110,6 +110,7 @@ TEST(PealServer, RefusesParametersThatAreNotItsOwn) {
       {"batch", "8", "9"},
       {"submit", "peal", "original"},
       {"doorbell", "record_ring", "ring_record_ring"},
+      {"doorbell", "ring_only", "record_ring"},
       {"publish", "combine", "in_order"},
       {"region", "1M", "2M"},
       {"stages", "serial", "serial,serial"},

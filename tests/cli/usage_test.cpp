@@ -29,7 +29,7 @@ const std::vector<Option>& traffic_options() {
       {"--region", {"0", "1", "1.5", "1P", "18446744073709551616", "17179869184G"}},
       {"--stages", {"serial,", ",serial", "serial,nothing", "Serial", "serial serial"}},
       {"--submit", {"Peal", "original,peal", "peal "}},
-      {"--doorbell", {"ring", "0"}},
+      {"--doorbell", {"ring", "0", "ring_only,record_ring"}},
       {"--publish", {"order", "0"}},
       {"--sharing", {"none", "0"}},
       {"--completion", {"all", "0", "Tail"}},
@@ -197,7 +197,8 @@ void expect_order_is_free(const Arguments& a, const Arguments& b) {
 TEST(Usage, TakesOptionsThatDependOnEachOtherInAnyOrder) {
   const std::vector<std::vector<Arguments>> groups = {
       {words("--submit peal"), words("--submit both"), words("--doorbell record_ring"),
-       words("--doorbell ring_record_ring"), words("--publish combine")},
+       words("--doorbell ring_record_ring"), words("--doorbell ring_only"),
+       words("--publish combine"), words("--dbsrc dbr")},
       {words("--producers 4"), words("--producers 2"), words("--qps 2"), words("--qps 4"),
        words("--sharing exclusive"), words("--sharing device"), words("--fault corrupt@1/qp=1")},
       {words("--nic null"), words("--fault noop@1"), words("--fault preset=9"), words("--depth 2"),
@@ -220,6 +221,9 @@ TEST(Usage, RefusesCombinationsThatCannotBe) {
   expect_refusal(words("ladder --producers 4 --qps 2 --sharing exclusive"));
   expect_refusal(words("ladder --submit peal --doorbell record_ring"));
   expect_refusal(words("ladder --submit both --publish combine"));
+  expect_refusal(words("ladder --submit peal --doorbell ring_only"));
+  expect_refusal(words("ladder --doorbell ring_only --dbsrc dbr"));
+  expect_refusal(words("client 127.0.0.1 --dbsrc dbr --doorbell ring_only"));
   expect_refusal(words("ladder --size 0 --fault corrupt@0"));
   expect_refusal(words("ladder --size 64,0 --fault noop@0"));
   expect_refusal(words("ladder --size 64 --nic null --fault corrupt@0"));
