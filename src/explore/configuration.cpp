@@ -59,9 +59,10 @@ bool set_named(const std::array<Named<E>, N>& names, E& to, std::string_view tex
 
 constexpr std::array<Named<Work>, 2> kWorks = {
     {{Work::kWindow, "window"}, {Work::kTickets, "tickets"}}};
-constexpr std::array<Named<DoorbellOrder>, 2> kDoorbells = {
+constexpr std::array<Named<DoorbellOrder>, 3> kDoorbells = {
     {{DoorbellOrder::kRingRecordRing, "ring_record_ring"},
-     {DoorbellOrder::kRecordRing, "record_ring"}}};
+     {DoorbellOrder::kRecordRing, "record_ring"},
+     {DoorbellOrder::kRingOnly, "ring_only"}}};
 constexpr std::array<Named<PublishOrder>, 2> kPublishes = {
     {{PublishOrder::kInOrder, "in_order"}, {PublishOrder::kCombine, "combine"}}};
 constexpr std::array<Named<Sharing>, 3> kSharings = {
@@ -159,7 +160,7 @@ const std::vector<Option>& all_options() {
       number<&C::payload_bytes, 4, 65536, 4>("size", "payload bytes, a multiple of 4 to 65536"),
       named<&C::work, kWorks>("work", "window or tickets: how producers wait"),
       number<&C::mixed, 0, 1000>("mixed", "of 1000 operations, those that are no PUT"),
-      named<&C::doorbell, kDoorbells>("doorbell", "ring_record_ring or record_ring"),
+      named<&C::doorbell, kDoorbells>("doorbell", "ring_record_ring, record_ring or ring_only"),
       named<&C::publish, kPublishes>("publish", "in_order or combine"),
       named<&C::sharing, kSharings>("sharing", "exclusive, block or device"),
       named<&C::completion, kCompletions>("completion", "every or tail"),
@@ -230,6 +231,13 @@ void draw_shape(sim::Random& r, Configuration& c) {
   c.batch = s.batch;
 }
 
+// Where there is no record, each QP's register is believed, and is its own.
+void mend_doorbell(Configuration& c) {
+  if (c.doorbell != DoorbellOrder::kRingOnly) return;
+  c.doorbell_source = nic::DoorbellSource::kRegister;
+  c.one_page = false;
+}
+
 Configuration draw(std::uint64_t seed) {
   sim::Random r(seed ^ 0x7065616c);  // another sequence than the run's
   Configuration c;
@@ -239,7 +247,8 @@ Configuration draw(std::uint64_t seed) {
   c.payload_bytes = r.one_of({4u, 8u, 16u, 64u, 132u});
   c.work = r.one_of({Work::kWindow, Work::kTickets});
   c.mixed = r.one_of({0u, 0u, 100u, 400u});
-  c.doorbell = r.one_of({DoorbellOrder::kRingRecordRing, DoorbellOrder::kRecordRing});
+  c.doorbell = r.one_of(
+      {DoorbellOrder::kRingRecordRing, DoorbellOrder::kRecordRing, DoorbellOrder::kRingOnly});
   c.publish = r.one_of({PublishOrder::kInOrder, PublishOrder::kCombine});
   c.sharing = r.one_of({Sharing::kExclusive, Sharing::kBlock, Sharing::kDevice});
   c.completion = r.one_of({CompletionMode::kEvery, CompletionMode::kTail});
@@ -254,6 +263,7 @@ Configuration draw(std::uint64_t seed) {
   c.fault = draw_fault(r, c);
   c.switches = r.one_of({20u, 100u, 300u, 900u});
   c.stale = r.one_of({100u, 500u, 1000u});
+  mend_doorbell(c);
   return c;
 }
 
@@ -263,14 +273,22 @@ void mend(Configuration& c) {
   c.qps = std::min(c.qps, c.producers);
   if (c.sharing == Sharing::kExclusive && c.qps < c.producers) c.sharing = Sharing::kDevice;
   c.batch = std::min(c.batch, c.window);
+  mend_doorbell(c);
 }
 
 Configuration configuration_of(std::uint64_t seed, const std::vector<Given>& given) {
   Configuration c = draw(seed);
+  bool doorbell_given = false;
   for (const Given& g : given) {
     for (const Option& o : all_options()) {
       if (g.name == o.name) o.set(c, g.value);
     }
+    doorbell_given |= g.name == "doorbell";
+  }
+  // What was given goes before what was drawn.
+  if (!doorbell_given && (c.one_page || c.doorbell_source == nic::DoorbellSource::kRecord) &&
+      c.doorbell == DoorbellOrder::kRingOnly) {
+    c.doorbell = DoorbellOrder::kRecordRing;
   }
   mend(c);
   return c;

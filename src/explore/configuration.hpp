@@ -89,7 +89,8 @@ struct Given {
 // set() takes.
 Configuration configuration_of(std::uint64_t seed, const std::vector<Given>& given);
 
-// Changes what does not go together: fewer QPs than producers, a batch within its window.
+// Changes what does not go together: no more QPs than producers, a batch within its window, and for
+// ring_only the register believed and a page for each QP.
 void mend(Configuration& c);
 
 // All of it, as the options that make it again.

@@ -85,8 +85,10 @@ void World::make_queues() {
   MemoryRegion to =
       MemoryRegion::create(receiver, target.data(), target.size(), Access::kRemoteAll);
   client.emplace(Client{sender, receiver, std::move(from), std::move(to), {}, {}});
-  QueuePairOptions options{
-      .depth = c.depth, .first_wqe_index = c.first_index, .completion = c.completion};
+  QueuePairOptions options{.depth = c.depth,
+                           .first_wqe_index = c.first_index,
+                           .completion = c.completion,
+                           .doorbell_record = c.doorbell != DoorbellOrder::kRingOnly};
   for (std::uint32_t i = 0; i < c.qps; ++i) {
     options.first_psn = Psn(static_cast<std::uint32_t>(sim.random().next()));
     client->qps.push_back(i > 0 && c.one_page ? QueuePair::create_companion(client->qps[0], options)
@@ -137,16 +139,22 @@ void World::arm_fault() {
 
 void World::name_memory() {
   sim::Trace& trace = sim.trace();
+  // The one that the queue rings, and the other of its page, which the NIC looks at too.
+  const auto name_registers = [&trace](const std::string& of, const QueueHandle& q) {
+    auto* page = reinterpret_cast<std::byte*>(q.doorbell) - mlx5::uar_doorbell_offset(q.has_record);
+    trace.name(of + "doorbell", q.doorbell, 8);
+    trace.name(of + "other_doorbell", page + mlx5::uar_doorbell_offset(!q.has_record), 8);
+  };
   for (std::uint32_t i = 0; i < c.qps; ++i) {
     const QueueHandle peer = client->peers[i].handle();
     trace.name("peer" + std::to_string(i) + ".dbrec", peer.dbrec, 4);
-    trace.name("peer" + std::to_string(i) + ".doorbell", peer.doorbell, 8);
+    name_registers("peer" + std::to_string(i) + ".", peer);
     const QueueHandle q = client->qps[i].handle();
     const std::string qp = "qp" + std::to_string(i) + ".";
     trace.name(qp + "sq", q.sq, c.depth * mlx5::kSlotBytes, mlx5::kSlotBytes);
     trace.name(qp + "cq", q.nic_cq, c.depth * mlx5::kCqeBytes, mlx5::kCqeBytes);
-    trace.name(qp + "dbrec", q.dbrec, 4);
-    if (i == 0 || !c.one_page) trace.name(qp + "doorbell", q.doorbell, 8);
+    if (q.has_record) trace.name(qp + "dbrec", q.dbrec, 4);
+    if (i == 0 || !c.one_page) name_registers(qp, q);
     trace.name(qp + "marks", q.marks, c.depth * sizeof(std::uint64_t), sizeof(std::uint64_t));
     const auto counter = [&](const char* name, const auto& word) {
       trace.name(qp + name, &word, sizeof word);

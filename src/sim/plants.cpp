@@ -10,7 +10,7 @@ constexpr PlantName kPlants[] = {
     {Plant::kRecordBeforeDoorbell, "record-before-doorbell",
      "MO-2: the doorbell releases neither record nor WQEs"},
     {Plant::kWqesBeforeDoorbell, "wqes-before-doorbell",
-     "MO-3: the early doorbell does not release the WQEs"},
+     "MO-3: a doorbell without a record in front does not release the WQEs"},
     {Plant::kDoorbellAcquire, "doorbell-acquire",
      "MO-2, MO-3: the NIC does not acquire a doorbell"},
     {Plant::kRecordAcquire, "record-acquire", "MO-1: the NIC does not acquire the record"},

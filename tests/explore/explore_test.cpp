@@ -98,6 +98,17 @@ INSTANTIATE_TEST_SUITE_P(Each, Plants,
                          testing::ValuesIn(sim::all_plants().begin(), sim::all_plants().end()),
                          plant_test_name);
 
+// With no record to order anything, the ring alone has to.
+TEST(PlantsOfRingOnly, AreFound) {
+  for (const sim::Plant plant :
+       {sim::Plant::kWqesBeforeDoorbell, sim::Plant::kDoorbellAcquire, sim::Plant::kFenceScope}) {
+    const SweepResult r =
+        sweep({.last_seed = 2000, .given = {{"doorbell", "ring_only"}}, .plant = plant});
+    ASSERT_TRUE(r.found) << sim::plant_name(plant);
+    EXPECT_EQ(r.found->configuration.doorbell, DoorbellOrder::kRingOnly);
+  }
+}
+
 TEST(PlantNames, AreOneToOne) {
   std::set<std::string_view> names;
   for (const sim::PlantName& p : sim::all_plants()) {
@@ -136,8 +147,8 @@ TEST(Replay, AFindingIsTheSameFromItsOptions) {
 }
 
 TEST(Replay, ATraceNamesWhatItTouches) {
-  const RunResult r =
-      run(configuration_of(1, {{"handler", "direct"}}), {.seed = 1, .trace_events = 1'000'000});
+  const RunResult r = run(configuration_of(1, {{"handler", "direct"}, {"doorbell", "record_ring"}}),
+                          {.seed = 1, .trace_events = 1'000'000});
   std::string all;
   for (const std::string& line : r.trace) all += line + "\n";
   for (const char* name :
@@ -193,6 +204,30 @@ TEST(Configurations, AGivenOptionLeavesTheOthersAsTheSeedHasThem) {
     c.latency_ns_max = configuration_of(seed, {}).latency_ns_max;
     EXPECT_EQ(to_options(c), to_options(configuration_of(seed, {})));
   }
+}
+
+TEST(Configurations, OfRingOnlyBelieveARegisterOfEachQpsOwn) {
+  const auto fits = [](const Configuration& c) {
+    return c.doorbell != DoorbellOrder::kRingOnly ||
+           (!c.one_page && c.doorbell_source == nic::DoorbellSource::kRegister);
+  };
+  std::uint64_t drawn = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    const Configuration c = configuration_of(seed, {});
+    EXPECT_TRUE(fits(c)) << seed;
+    drawn += c.doorbell == DoorbellOrder::kRingOnly ? 1 : 0;
+    EXPECT_EQ(configuration_of(seed, {{"doorbell", "ring_only"}}).doorbell,
+              DoorbellOrder::kRingOnly);
+    EXPECT_TRUE(fits(configuration_of(seed, {{"doorbell", "ring_only"}}))) << seed;
+    // What was given goes before what was drawn.
+    const Configuration record = configuration_of(seed, {{"dbsrc", "dbr"}});
+    EXPECT_EQ(record.doorbell_source, nic::DoorbellSource::kRecord) << seed;
+    EXPECT_TRUE(fits(record)) << seed;
+    const Configuration page = configuration_of(seed, {{"one-page", "yes"}});
+    EXPECT_TRUE(page.one_page) << seed;
+    EXPECT_TRUE(fits(page)) << seed;
+  }
+  EXPECT_GT(drawn, 50u);
 }
 
 TEST(Configurations, RefuseWhatIsNoValue) {
