@@ -23,7 +23,7 @@ struct GpuBulk {
   // MO-17. What this thread has acquired, others' plain stores, is before what is read here.
   __device__ static void load_after_acquire(std::byte* buffer, const std::byte* from,
                                             std::uint32_t bytes, std::uint64_t* barrier) {
-    asm volatile("fence.proxy.async;" ::: "memory");
+    asm volatile("fence.proxy.async.global;" ::: "memory");
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared(barrier)),
                  "r"(bytes)
                  : "memory");

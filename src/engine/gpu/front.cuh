@@ -28,6 +28,7 @@ __device__ inline void look(const Nic& nic, Served& s, std::uint64_t value) {
   const mlx5::Doorbell rung = mlx5::decode_doorbell(value);
   std::uint16_t pi = rung.pi();
   if (rung.qpn != s.qp.qpn) {
+    if (!s.qp.has_record()) return;
     // Of another queue of the page: it may have overwritten a ring of this one.
     pi = mlx5::decode_dbrec(GpuMemory::load_dbrec_acquire(s.qp.dbrec));  // MO-1
     if (static_cast<std::int16_t>(ahead(q, pi)) <= 0) return;
@@ -86,8 +87,7 @@ __device__ inline void take_queues(const Nic& nic, Shared& sh, Front& f, std::ui
   s.index = index;
   s.qp = m.sender.qps[index];
   s.cq = m.sender.cqs[s.qp.cq];
-  s.doorbell =
-      reinterpret_cast<std::uint64_t*>(m.sender.uars[s.qp.uar].page + mlx5::kUarDoorbellOffset);
+  s.doorbell = m.sender.uars[s.qp.uar].doorbell(s.qp.has_record());
   const nic::QpEntry* peer = m.receiver.find_qp(s.qp.remote_qpn);
   s.peer = peer == nullptr ? nic::QpEntry{} : *peer;
   s.front = nic.queues[index].front;

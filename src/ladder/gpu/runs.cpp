@@ -93,7 +93,9 @@ class Bench {
 
   engine::GpuEngineOptions engine_options() const {
     engine::GpuEngineOptions e;
+    e.device = static_cast<int>(nic_gpu());
     e.blocks = nic_blocks();
+    e.blocks_a_queue = o_.gpu.blocks_per_qp;
     e.null_payload = o_.null_nic;
     e.fused = o_.engine == EngineKind::kGpuFused;
     return e;
@@ -282,7 +284,6 @@ Outcome run_local(const LadderOptions& options, const Interrupt& interrupt, cons
   link::Loopback loopback;
   verbs::SoftwareNic sender(sender_options(options, notices.listener()), loopback.a());
   verbs::SoftwareNic receiver(receiver_options(options, notices.listener()), loopback.b());
-  const OnGpu on(static_cast<int>(bench.nic_gpu()));
   engine::GpuEngine engine(sender.core(), receiver.core(), bench.engine_options());
   if (options.engine == EngineKind::kGpuFused) bench.fuse(engine);
   return run_ends(options, bench, sender, receiver, engine, interrupt, events, notices);
