@@ -108,6 +108,6 @@ struct Shared {
   Served served[kQueuesABlock];
 };
 static_assert(kPieces % kLanes == 0 && kFedPieces >= 2 * kPieces);
-static_assert(sizeof(Shared) <= kMostSharedBytes);
+static_assert(sizeof(Shared) + alignof(Shared) <= kMostSharedBytes, "and a word of the producers'");
 
 }  // namespace peal::engine::gpu

@@ -8,6 +8,8 @@
 
 namespace peal::engine::gpu {
 
+// Of many warps that look in turn one soon finds a piece, and those that look slow down the front.
+inline constexpr std::uint32_t kIdleNs = 100;
 inline constexpr std::uint32_t kInFlight = 8;      // loads of a lane
 inline constexpr std::uint32_t kBulkBytes = 1024;  // below it a warp's own loads are as quick
 
@@ -89,7 +91,7 @@ __device__ inline Claim claim(Shared& sh, std::uint32_t lane, bool waits, Piece*
           got = Claim::kEnd;
           break;
         }
-        __nanosleep(20);
+        __nanosleep(kIdleNs);
         continue;
       }
       // What was read holds if the claim does: the place is not used again before.

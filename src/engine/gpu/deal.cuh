@@ -114,15 +114,16 @@ __device__ inline void hand_pieces(const Nic& nic, Shared& sh, Front& f, const S
   }
 }
 
-// How many blocks of the group copy what is to be handed on: the front's own, unless it has more
-// than its warps can begin at once.
+// How many blocks of the group copy what is to be handed on, of which this lane's step has `bytes`:
+// the front's own, unless that is more than its warps can begin at once.
 __device__ inline std::uint32_t blocks_for(const Nic& nic, const Shared& sh, const Front& f,
-                                           std::uint32_t pieces) {
+                                           std::uint32_t bytes) {
   if (nic.blocks_a_queue == 1) return 1;
-  const std::uint32_t of_lane = pieces < kCopiers ? pieces : kCopiers + 1;
-  const std::uint32_t waiting = f.pieces - load_relaxed(&sh.claimed);
+  constexpr std::uint32_t kMost = kCopiers * kPieceBytes;
+  const std::uint32_t of_lane = bytes < kMost ? bytes : kMost + 1;
+  const std::uint32_t waiting = (f.pieces - load_relaxed(&sh.claimed)) * kPieceBytes;
   const std::uint32_t all = __reduce_add_sync(kAllLanes, of_lane) + waiting;
-  return __shfl_sync(kAllLanes, all > kCopiers ? nic.blocks_a_queue : 1, 0);
+  return __shfl_sync(kAllLanes, all > kMost ? nic.blocks_a_queue : 1, 0);
 }
 
 }  // namespace peal::engine::gpu

@@ -134,7 +134,6 @@ struct GpuEngine::Impl {
   cudaStream_t kernel = nullptr;
   std::uint64_t epoch = 0;
   std::vector<std::uint64_t> cleared = std::vector<std::uint64_t>(nic::kMaxQps);  // generations
-  std::uint64_t* zero = nullptr;                                                  // pinned
   bool running = false;
   bool served = false;  // the cores know
   bool lost = false;    // the kernel no longer answers
@@ -165,7 +164,6 @@ void GpuEngine::Impl::start() {
   staged_epoch = pinned<std::uint64_t>(1);
   queues = pinned<gpu::Queue>(nic::kMaxQps);
   bounce = pinned<std::byte>(kBounceBytes);
-  zero = pinned<std::uint64_t>(1);
   if (options.fused) nic.ended = on_gpu<std::uint32_t>(1, copies);
   require(cudaStreamSynchronize(copies), "clearing GPU memory of the NIC");
   if (!options.fused) {
@@ -285,9 +283,11 @@ void GpuEngine::Impl::clear_doorbells() {
     const nic::QpEntry& qp = staging->sender.qps[i];
     if (qp.qpn.value == 0 || cleared[i] == qp.ring_generation) continue;
     cleared[i] = qp.ring_generation;
-    require(cudaMemcpyAsync(staging->sender.uars[qp.uar].page + mlx5::kUarDoorbellOffset, zero,
-                            sizeof *zero, cudaMemcpyDefault, copies),
-            "clearing a doorbell");
+    // By the CPU: pages are of the host, and a copy from host to host may wait for more than
+    // itself.
+    std::byte* page = staging->sender.uars[qp.uar].page;
+    CpuMemory::store_relaxed(reinterpret_cast<std::uint64_t*>(page + mlx5::kUarDoorbellOffset),
+                             std::uint64_t{0});
   }
 }
 
@@ -382,7 +382,6 @@ void GpuEngine::Impl::release() noexcept {
   cudaFreeHost(staged_epoch);
   cudaFreeHost(queues);
   cudaFreeHost(bounce);
-  cudaFreeHost(zero);
   if (copies != nullptr) cudaStreamDestroy(copies);
   if (kernel != nullptr) cudaStreamDestroy(kernel);
 }
