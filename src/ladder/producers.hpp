@@ -60,7 +60,7 @@ class Producers {
   // must not throw, about ten times a second meanwhile, on the calling thread.
   virtual std::vector<ProducerResult> run(const SegmentWork& work,
                                           const std::function<void()>& watch) = 0;
-  // Ends every wait, now and from now on. Any thread.
+  // Ends every wait of the run that goes on. Any thread.
   virtual void stop() = 0;
   // For the queue handles: non-zero when told to stop.
   virtual const std::uint32_t* stop_word() const = 0;

@@ -2,22 +2,18 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
+#include "ladder/exec.hpp"
+#include "ladder/gpu/cuda_check.hpp"
+#include "ladder/gpu/produce.hpp"
 #include "peal/device/put.hpp"
-
-namespace peal::engine::gpu {
-struct Nic;
-}
 
 namespace peal::test {
 
-// How many threads act as one producer.
-enum class Exec : std::uint8_t { kThread, kWarp, kBlock };
-inline const char* exec_name(Exec e) {
-  return e == Exec::kThread ? "thread" : e == Exec::kWarp ? "warp" : "block";
-}
+using ladder::Exec;
+using ladder::exec_name;
+using ladder::gpu::why_no_gpu;
 
 // What each producer does: puts, one after the other or in a window, each to a place of its own.
 struct Job {
@@ -49,30 +45,24 @@ struct Outcome {
   std::uint64_t ended_ns = 0;
 };
 
-// Empty where a GPU can be used; otherwise why not.
-std::string why_no_gpu();
-
-// Launches producers. What it needs of CUDA it has from its construction on, so that it can be used
-// beside a kernel that runs for ever.
+// The ladder's launcher, for the tests' jobs.
 class Launcher {
  public:
   static constexpr std::uint32_t kProducersMax = 64;
   static constexpr std::uint32_t kWindowMax = 1024;
 
-  Launcher();  // throws std::runtime_error where CUDA does, as does run
+  Launcher();  // throws peal::Error, as run does
   ~Launcher();
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // One thread a producer: of blocks of their own, or where the sharing is block, of one. Returns
-  // when all have ended. With a `nic`, its blocks are in the same kernel, and a producer that is a
-  // block has as many threads as they.
+  // Returns when all producers have ended. With a `nic`, its blocks are in the same kernel.
   std::vector<Outcome> run(const std::vector<QueueHandle>& queues, const Job& job,
                            const engine::gpu::Nic* nic = nullptr);
 
  private:
-  struct Impl;
-  Impl* impl_;
+  ladder::gpu::ProducerLauncher launcher_;
+  QueueHandle* queues_ = nullptr;  // pinned
 };
 
 }  // namespace peal::test

@@ -123,11 +123,12 @@ TEST_F(Ptx, ABulkCopyIsBetweenItsAcquireAndItsRelease) {
                           "fence.proxy.async"}));
   EXPECT_EQ(
       functions_["bulk_copy"],
-      (Instructions{
-          "ld.acquire.cta.b32", "fence.proxy.async.global", "mbarrier.arrive.expect_tx.shared::cta.b64",
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
-          "mbarrier.try_wait.parity.shared::cta.b64", "cp.async.bulk.global.shared::cta.bulk_group",
-          "cp.async.bulk.commit_group", "cp.async.bulk.wait_group", "red.release.cta.add.u32"}));
+      (Instructions{"ld.acquire.cta.b32", "fence.proxy.async.global",
+                    "mbarrier.arrive.expect_tx.shared::cta.b64",
+                    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
+                    "mbarrier.try_wait.parity.shared::cta.b64",
+                    "cp.async.bulk.global.shared::cta.bulk_group", "cp.async.bulk.commit_group",
+                    "cp.async.bulk.wait_group", "red.release.cta.add.u32"}));
 }
 
 TEST_F(Ptx, AWqeSegmentIsOneStoreOf16Bytes) {

@@ -300,6 +300,7 @@ std::vector<Produced> ProducerLauncher::run(const ProduceWork& work, const engin
   const bool latencies = work.batch == 1;
   for (std::uint32_t p = 0; p < work.producers; ++p) seats.produced[p] = Produced{};
   must(cudaMemsetAsync(seats.control, 0, sizeof(Control), impl_->stream), "clearing counts");
+  must(cudaMemsetAsync(seats.stop, 0, sizeof *seats.stop, impl_->stream), "clearing counts");
   if (latencies) {
     must(cudaMemsetAsync(seats.latency_counts, 0, counts, impl_->stream), "clearing counts");
   }

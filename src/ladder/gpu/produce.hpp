@@ -68,6 +68,7 @@ class ProducerLauncher {
   // the batch was 1.
   const std::uint64_t* latency_counts(std::uint32_t p) const;
 
+  // Ends every wait of the run that goes on.
   void stop();
   const std::uint32_t* stop_word() const;
 
