@@ -17,7 +17,6 @@ struct Front {
   std::uint32_t group = 0;
   bool stop = false;
   bool last = false;  // no producer rings any more
-  bool held = false;  // a queue with work is
 };
 
 // Piece `number` of a step.

@@ -146,14 +146,11 @@ __device__ inline bool flushes(const Served& s) {
 __device__ inline std::uint32_t find_work(const Nic& nic, Shared& sh, Front& f,
                                           std::uint32_t lane) {
   bool has = false;
-  bool held = false;
   if (serves(f, lane)) {
     Served& s = sh.served[lane];
     has = s.front.fetched != s.front.posted && (flushes(s) || s.qp.state == nic::QpState::kRts);
-    held = has && !flushes(s) && is_held(nic, *f.mirror, s);
-    has = has && !held;
+    if (has && !flushes(s)) has = !is_held(nic, *f.mirror, s);
   }
-  f.held = __any_sync(kAllLanes, held);
   const std::uint32_t all = __ballot_sync(kAllLanes, has);
   if (all == 0) return kLanes;
   const std::uint32_t later = all & (f.cursor >= 31 ? 0u : kAllLanes << (f.cursor + 1));
@@ -330,7 +327,8 @@ __device__ inline void run_front(const Nic& nic, Shared& sh, std::uint32_t group
       __syncwarp();
       if (f.stop) break;
       queue = find_work(nic, sh, f, lane);
-      if (queue == kLanes && f.last && !f.held) break;
+      // A hold outlasts the kernel: whoever waited for what it holds has given up.
+      if (queue == kLanes && f.last) break;
     }
     if (queue != kLanes) hand_on(nic, sh, f, queue, lane);
     __syncwarp();

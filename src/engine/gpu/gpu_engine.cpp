@@ -283,11 +283,15 @@ void GpuEngine::Impl::clear_doorbells() {
     const nic::QpEntry& qp = staging->sender.qps[i];
     if (qp.qpn.value == 0 || cleared[i] == qp.ring_generation) continue;
     cleared[i] = qp.ring_generation;
-    // By the CPU: pages are of the host, and a copy from host to host may wait for more than
-    // itself.
-    std::byte* page = staging->sender.uars[qp.uar].page;
-    CpuMemory::store_relaxed(reinterpret_cast<std::uint64_t*>(page + mlx5::kUarDoorbellOffset),
-                             std::uint64_t{0});
+    std::uint64_t* doorbell = staging->sender.uars[qp.uar].doorbell(qp.has_record());
+    cudaPointerAttributes place{};
+    require(cudaPointerGetAttributes(&place, doorbell), "asking where a doorbell lies");
+    if (place.type == cudaMemoryTypeDevice) {
+      require(cudaMemsetAsync(doorbell, 0, sizeof *doorbell, copies), "clearing a doorbell");
+    } else {
+      // By the CPU: a copy from host to host may wait for more than itself.
+      CpuMemory::store_relaxed(doorbell, std::uint64_t{0});
+    }
   }
 }
 
