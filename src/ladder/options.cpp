@@ -24,6 +24,7 @@ constexpr std::uint64_t kMaxWindow = 1u << 20;
 constexpr double kMaxDeadlineS = 3600;
 constexpr std::uint64_t kMaxGpu = 63;
 constexpr std::uint64_t kMaxNicBlocks = 132;
+constexpr std::uint64_t kMaxBlocksPerQp = 16;
 constexpr std::uint32_t kMaxBlockThreads = 1024;
 
 template <class T>
@@ -296,7 +297,7 @@ void parse_gpu(const LadderArguments& a, LadderOptions* o) {
     o->gpu.nic_blocks = number("--nic-blocks", a.nic_blocks, 1, kMaxNicBlocks);
   }
   if (!a.blocks_per_qp.empty()) {
-    o->gpu.blocks_per_qp = number("--blocks-per-qp", a.blocks_per_qp, 1, kMaxNicBlocks);
+    o->gpu.blocks_per_qp = number("--blocks-per-qp", a.blocks_per_qp, 1, kMaxBlocksPerQp);
   }
 }
 
