@@ -41,6 +41,7 @@ CudaPayload::CudaPayload(std::optional<std::uint32_t> gpu, std::uint64_t bytes)
     if (gpu_) {
       device_ = std::make_shared<verbs::CudaDeviceMemory>(bytes);
       memory_ = device_->begin();
+      must(cudaMemset(memory_, 0, bytes), "clearing GPU memory");
     } else {
       must(cudaHostAlloc(&memory_, bytes, cudaHostAllocPortable),
            "allocating " + std::to_string(bytes) + " bytes of pinned memory");

@@ -124,7 +124,7 @@ class Bench {
     const std::uint32_t own = o_.gpu.producers_gpu;
     std::string nic = "a CPU thread";
     if (o_.engine != EngineKind::kThreads) {
-      nic = fmt::format("{} blocks {} on GPU {}", nic_blocks(),
+      nic = fmt::format("{} block{} {} on GPU {}", nic_blocks(), nic_blocks() == 1 ? "" : "s",
                         o_.engine == EngineKind::kGpu ? "of a kernel" : "of the producers' kernel",
                         nic_gpu());
     }
