@@ -8,7 +8,6 @@
 
 namespace peal::engine::gpu {
 
-// Of many warps that look in turn one soon finds a piece, and those that look slow down the front.
 inline constexpr std::uint32_t kIdleNs = 100;
 inline constexpr std::uint32_t kInFlight = 8;      // loads of a lane
 inline constexpr std::uint32_t kBulkBytes = 1024;  // below it a warp's own loads are as quick
@@ -78,27 +77,30 @@ __device__ inline void execute_atomic(const Shared& sh, const Piece& p) {
 
 enum class Claim : std::uint32_t { kNone, kPiece, kEnd };
 
-// Claims a piece; waits for one where `waits`, until there will be none any more.
-__device__ inline Claim claim(Shared& sh, std::uint32_t lane, bool waits, Piece* piece) {
-  auto got = Claim::kNone;
+// What a copying warp's first lane knows of the pieces.
+struct Copier {
+  std::uint32_t next;       // the number of the one it takes next
+  std::uint32_t known = 0;  // so many were made, at least
+};
+
+// Claims the warp's next piece; waits for it where `waits`, until there will be none any more.
+__device__ inline Claim claim(Shared& sh, Copier& c, std::uint32_t copier, std::uint32_t lane,
+                              bool waits, Piece* piece) {
+  auto got = Claim::kPiece;
   Piece p{};
   if (lane == 0) {
-    for (;;) {
-      const std::uint32_t at = load_relaxed(&sh.claimed);
-      if (load_acquire(&sh.pieces) == at) {
-        if (!waits) break;
-        if (load_acquire(&sh.stop) != 0) {
-          got = Claim::kEnd;
-          break;
-        }
-        __nanosleep(kIdleNs);
-        continue;
-      }
-      // What was read holds if the claim does: the place is not used again before.
-      p = sh.piece[at % kPieces];
-      if (!GpuMemory::claim_count_release(&sh.claimed, at, FenceScope::kBlock)) continue;
-      got = Claim::kPiece;
-      break;
+    while (static_cast<int>(c.known - c.next) <= 0) {
+      c.known = load_acquire(&sh.pieces);
+      if (static_cast<int>(c.known - c.next) > 0) break;
+      got = !waits ? Claim::kNone : load_acquire(&sh.stop) != 0 ? Claim::kEnd : Claim::kPiece;
+      if (got != Claim::kPiece) break;
+      // Those whose piece is not the very next slow down the front less when they sleep.
+      if (c.known != c.next) __nanosleep(kIdleNs);
+    }
+    if (got == Claim::kPiece) {
+      p = sh.piece[c.next % kPieces];
+      c.next += kCopiers;
+      store_release(&sh.claimed.next[copier], c.next);
     }
   }
   piece->from = reinterpret_cast<const std::byte*>(
@@ -128,12 +130,13 @@ __device__ inline void run_copying(Shared& sh, std::uint32_t* far_done, std::uin
   std::uint64_t* barrier = &sh.loaded[copier];
   if (lane == 0) GpuBulk::begin(barrier);
   __syncwarp();
+  Copier c{copier};
   std::uint32_t loads = 0;
   Piece stored{};
   bool storing = false;
   for (;;) {
     Piece p;
-    const Claim got = claim(sh, lane, !storing, &p);
+    const Claim got = claim(sh, c, copier, lane, !storing, &p);
     const bool in_bulk = got == Claim::kPiece && goes_in_bulk(p);
     std::byte* buffer = sh.buffer[copier][loads % 2];
     if (lane == 0) {

@@ -6,6 +6,10 @@
 
 namespace peal::engine::gpu {
 
+// A lane makes so many at once: while the front fills the one half of the ring, the copying warps
+// have the other.
+inline constexpr std::uint32_t kInstalment = kPieces / kLanes / 2;
+
 // What the front's lanes agree on.
 struct Front {
   const Mirror* mirror = nullptr;
@@ -46,7 +50,7 @@ __device__ inline std::uint32_t count_for(std::uint32_t to, std::uint32_t slot,
 }
 
 // Room for `n` pieces more.
-__device__ inline void wait_for_room(Shared& sh, const Front& f, std::uint32_t n) {
+__device__ inline void wait_for_room(const Shared& sh, const Front& f, std::uint32_t n) {
   while (f.pieces + n - load_acquire(&sh.claimed) > kPieces) {
   }
 }
@@ -71,7 +75,7 @@ __device__ inline void hand_pieces(const Nic& nic, Shared& sh, Front& f, const S
   Feed* feeds = nic.feeds + f.group * nic.blocks_a_queue;
   for (std::uint32_t given = 0; __any_sync(kAllLanes, given < pieces);) {
     std::uint32_t now = pieces - given;
-    if (now > kPieces / kLanes) now = kPieces / kLanes;
+    if (now > kInstalment) now = kInstalment;
     for (std::uint32_t to = 0; to < blocks; ++to) {
       const std::uint32_t first = first_for(to, slot + given, blocks);
       const std::uint32_t mine = count_for(to, slot + given, now, blocks);
@@ -116,12 +120,15 @@ __device__ inline void hand_pieces(const Nic& nic, Shared& sh, Front& f, const S
 // How many blocks of the group copy what is to be handed on, of which this lane's step has `bytes`:
 // the front's own, unless that is more than its warps can begin at once.
 __device__ inline std::uint32_t blocks_for(const Nic& nic, const Shared& sh, const Front& f,
-                                           std::uint32_t bytes) {
+                                           std::uint32_t bytes, std::uint32_t lane) {
   if (nic.blocks_a_queue == 1) return 1;
   constexpr std::uint32_t kMost = kCopiers * kPieceBytes;
   const std::uint32_t of_lane = bytes < kMost ? bytes : kMost + 1;
-  const std::uint32_t waiting = (f.pieces - load_relaxed(&sh.claimed)) * kPieceBytes;
-  const std::uint32_t all = __reduce_add_sync(kAllLanes, of_lane) + waiting;
+  // Of the pieces of a copying warp, a lane each; what it takes next is less than a round ahead.
+  const std::uint32_t waiting =
+      lane < kCopiers ? (f.pieces + kCopiers - 1 - load_relaxed(&sh.claimed.next[lane])) / kCopiers
+                      : 0;
+  const std::uint32_t all = __reduce_add_sync(kAllLanes, of_lane + waiting * kPieceBytes);
   return __shfl_sync(kAllLanes, all > kMost ? nic.blocks_a_queue : 1, 0);
 }
 

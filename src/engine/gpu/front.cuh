@@ -281,7 +281,7 @@ __device__ inline void hand_on(const Nic& nic, Shared& sh, Front& f, std::uint32
   }
   const std::uint32_t slot = (f.head + lane) % kSteps;
   const std::uint32_t pieces = lane < n ? s.pieces : 0;
-  const std::uint32_t blocks = drains ? 1 : blocks_for(nic, sh, f, lane < n ? s.bytes : 0);
+  const std::uint32_t blocks = drains ? 1 : blocks_for(nic, sh, f, lane < n ? s.bytes : 0, lane);
   if (lane < n) {
     s.pieces = count_for(0, slot, pieces, blocks);
     s.far_pieces = pieces - s.pieces;
