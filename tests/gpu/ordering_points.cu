@@ -97,10 +97,12 @@ extern "C" __global__ void bulk_copy(std::byte* to, const std::byte* from, std::
   __shared__ alignas(128) std::byte buffer[64];
   __shared__ std::uint64_t barrier;
   M::load_count_acquire(count, FenceScope::kBlock);
-  peal::GpuBulk::load_after_acquire(buffer, from, sizeof buffer, &barrier);
+  peal::GpuBulk::fence_after_acquire();
+  peal::GpuBulk::load(buffer, from, sizeof buffer, &barrier);
   peal::GpuBulk::wait_load(&barrier, 0);
   peal::GpuBulk::store(to, buffer, sizeof buffer);
-  peal::GpuBulk::wait_stores();
+  peal::GpuBulk::wait_stores_read<0>();
+  peal::GpuBulk::wait_stores<0>();
   M::add_count_release(count, 1, FenceScope::kBlock);
 }
 

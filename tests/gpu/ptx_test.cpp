@@ -116,19 +116,19 @@ TEST_F(Ptx, TheNicsEndsAreAtSystemScope) {
 }
 
 // MO-17: a proxy fence between what was acquired and the load, and the store whole, not only its
-// reading (.read), before the release.
+// reading (.read), which frees its buffer, before the release.
 TEST_F(Ptx, ABulkCopyIsBetweenItsAcquireAndItsRelease) {
   EXPECT_EQ(functions_["bulk_begin"],
             (Instructions{"mbarrier.init.shared::cta.b64", "fence.mbarrier_init.release.cluster",
                           "fence.proxy.async"}));
-  EXPECT_EQ(
-      functions_["bulk_copy"],
-      (Instructions{"ld.acquire.cta.b32", "fence.proxy.async.global",
-                    "mbarrier.arrive.expect_tx.shared::cta.b64",
-                    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
-                    "mbarrier.try_wait.parity.shared::cta.b64",
-                    "cp.async.bulk.global.shared::cta.bulk_group", "cp.async.bulk.commit_group",
-                    "cp.async.bulk.wait_group", "red.release.cta.add.u32"}));
+  EXPECT_EQ(functions_["bulk_copy"],
+            (Instructions{"ld.acquire.cta.b32", "fence.proxy.async.global",
+                          "mbarrier.arrive.expect_tx.shared::cta.b64",
+                          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
+                          "mbarrier.try_wait.parity.shared::cta.b64",
+                          "cp.async.bulk.global.shared::cta.bulk_group",
+                          "cp.async.bulk.commit_group", "cp.async.bulk.wait_group.read",
+                          "cp.async.bulk.wait_group", "red.release.cta.add.u32"}));
 }
 
 TEST_F(Ptx, AWqeSegmentIsOneStoreOf16Bytes) {

@@ -20,10 +20,14 @@ struct GpuBulk {
     asm volatile("fence.proxy.async;" ::: "memory");
   }
 
-  // MO-17. What this thread has acquired, others' plain stores, is before what is read here.
-  __device__ static void load_after_acquire(std::byte* buffer, const std::byte* from,
-                                            std::uint32_t bytes, std::uint64_t* barrier) {
+  // MO-17. What this thread has acquired, others' plain stores, is before the loads and stores that
+  // it begins from now on.
+  __device__ static void fence_after_acquire() {
     asm volatile("fence.proxy.async.global;" ::: "memory");
+  }
+  // Into a buffer whose last store has been read, by a barrier whose last load has been awaited.
+  __device__ static void load(std::byte* buffer, const std::byte* from, std::uint32_t bytes,
+                              std::uint64_t* barrier) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared(barrier)),
                  "r"(bytes)
                  : "memory");
@@ -55,8 +59,17 @@ struct GpuBulk {
                  : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
   }
-  // MO-17. The stores are whole, not only read: what this thread releases from now on covers them.
-  __device__ static void wait_stores() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+  // Of all stores but the newest `kBut` their buffers may be written again; they are not yet whole.
+  template <int kBut>
+  __device__ static void wait_stores_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kBut) : "memory");
+  }
+  // MO-17. All stores but the newest `kBut` are whole, not only read: what this thread releases
+  // from now on covers them.
+  template <int kBut>
+  __device__ static void wait_stores() {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kBut) : "memory");
+  }
 
  private:
   __device__ static std::uint32_t shared(const void* p) {

@@ -115,7 +115,7 @@ struct Served {
 // Dynamic shared memory: more than a block has otherwise.
 struct Shared {
   alignas(128) std::byte buffer[kCopiers][2][kPieceBytes];
-  std::uint64_t loaded[kCopiers];  // barriers of loads into the buffers
+  std::uint64_t loaded[kCopiers][2];  // barriers of loads into the buffers
   Step step[kSteps];
   std::uint32_t done[kSteps];  // pieces of the step that are copied
   Piece piece[kPieces];

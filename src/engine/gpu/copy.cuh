@@ -1,6 +1,6 @@
-// The copying warps of a block: each claims pieces, copies them, and counts each as done when it
-// lies whole in its place. Larger pieces go through shared memory, so that one is loaded while the
-// one before it is stored.
+// The copying warps of a block: each takes its pieces in turn, copies them, and counts each as done
+// when it lies whole in its place. Larger pieces go through shared memory, by one lane, which
+// begins further loads and stores while those before are on their way.
 #pragma once
 
 #include "engine/gpu/block.cuh"
@@ -11,6 +11,8 @@ namespace peal::engine::gpu {
 inline constexpr std::uint32_t kIdleNs = 100;
 inline constexpr std::uint32_t kInFlight = 8;      // loads of a lane
 inline constexpr std::uint32_t kBulkBytes = 1024;  // below it a warp's own loads are as quick
+inline constexpr std::uint32_t kUntold = 3;        // bulk stores of a warp that are not waited for
+static_assert(8 * (kUntold + 1) <= 32 && kSlotMask == 0xff, "Copier::slots");
 
 __device__ inline bool is_atomic(const Piece& p) {
   return (p.slot & kAtomicPiece) != 0;
@@ -75,104 +77,156 @@ __device__ inline void execute_atomic(const Shared& sh, const Piece& p) {
   }
 }
 
-enum class Claim : std::uint32_t { kNone, kPiece, kEnd };
-
-// What a copying warp's first lane knows of the pieces.
+// Of a copying warp's first lane.
 struct Copier {
-  std::uint32_t next;       // the number of the one it takes next
-  std::uint32_t known = 0;  // so many were made, at least
+  std::uint32_t number;      // among the warps
+  std::uint32_t* far_done;   // null, or in a helper that of its group
+  std::uint32_t next;        // the number of the piece that it takes next
+  std::uint32_t known = 0;   // so many were made, at least
+  bool has_news = false;     // acquired since the last bulk load
+  std::uint32_t loads = 0;   // in bulk, begun
+  std::uint32_t stores = 0;  // of what was loaded, begun; two fewer than loads at most
+  std::uint32_t told = 0;    // of them
+  Piece older{};             // the last two that were loaded
+  Piece newer{};
+  std::uint32_t slots = 0;  // of the last four that were stored, a byte each; the newest is lowest
 };
 
-// Claims the warp's next piece; waits for it where `waits`, until there will be none any more.
-__device__ inline Claim claim(Shared& sh, Copier& c, std::uint32_t copier, std::uint32_t lane,
-                              bool waits, Piece* piece) {
-  auto got = Claim::kPiece;
-  Piece p{};
-  if (lane == 0) {
-    while (static_cast<int>(c.known - c.next) <= 0) {
-      c.known = load_acquire(&sh.pieces);
-      if (static_cast<int>(c.known - c.next) > 0) break;
-      got = !waits ? Claim::kNone : load_acquire(&sh.stop) != 0 ? Claim::kEnd : Claim::kPiece;
-      if (got != Claim::kPiece) break;
-      // Those whose piece is not the very next slow down the front less when they sleep.
-      if (c.known != c.next) __nanosleep(kIdleNs);
+enum class Found : std::uint32_t { kNone, kPiece, kEnd };
+
+// Looks for the warp's next piece; waits for it where `waits`, until there will be none any more.
+__device__ inline Found find(const Shared& sh, Copier& c, bool waits, Piece* p) {
+  while (static_cast<int>(c.known - c.next) <= 0) {
+    c.known = load_acquire(&sh.pieces);
+    if (static_cast<int>(c.known - c.next) > 0) {
+      c.has_news = true;
+      break;
     }
-    if (got == Claim::kPiece) {
-      p = sh.piece[c.next % kPieces];
-      c.next += kCopiers;
-      store_release(&sh.claimed.next[copier], c.next);
-    }
+    if (!waits) return Found::kNone;
+    if (load_acquire(&sh.stop) != 0) return Found::kEnd;
+    // Those whose piece is not the very next slow down the front less when they sleep.
+    if (c.known != c.next) __nanosleep(kIdleNs);
   }
-  piece->from = reinterpret_cast<const std::byte*>(
-      __shfl_sync(kAllLanes, reinterpret_cast<std::uintptr_t>(p.from), 0));
-  piece->to = reinterpret_cast<std::byte*>(
-      __shfl_sync(kAllLanes, reinterpret_cast<std::uintptr_t>(p.to), 0));
-  piece->bytes = __shfl_sync(kAllLanes, p.bytes, 0);
-  piece->slot = __shfl_sync(kAllLanes, p.slot, 0);
-  return static_cast<Claim>(__shfl_sync(kAllLanes, static_cast<std::uint32_t>(got), 0));
+  *p = sh.piece[c.next % kPieces];
+  return Found::kPiece;
+}
+
+// What was found has been read: its place may be used again.
+__device__ inline void take(Shared& sh, Copier& c) {
+  c.next += kCopiers;
+  store_release(&sh.claimed.next[c.number], c.next);
 }
 
 // MO-14. To the back of this block, or of a helper's group.
-__device__ inline void tell_done(Shared& sh, std::uint32_t* far_done, const Piece& p) {
-  const std::uint32_t slot = p.slot & kSlotMask;
-  if (far_done == nullptr) {
+__device__ inline void tell_done(Shared& sh, const Copier& c, std::uint32_t slot) {
+  if (c.far_done == nullptr) {
     add_release(&sh.done[slot], 1);
   } else {
-    GpuMemory::add_count_release(&far_done[slot], 1, FenceScope::kDevice);
+    GpuMemory::add_count_release(&c.far_done[slot], 1, FenceScope::kDevice);
   }
 }
 
-// A piece that was stored in bulk is told of when its store is complete, which is looked for once
-// the next load is on its way, or there is none to be had. `far_done`: null, or in a helper that of
-// its group.
+// MO-17. Of the oldest bulk store that is untold, and whole.
+__device__ inline void tell_stored(Shared& sh, Copier& c) {
+  const std::uint32_t newer = c.stores - c.told - 1;
+  tell_done(sh, c, c.slots >> 8 * newer & kSlotMask);
+  ++c.told;
+}
+
+__device__ inline void begin_load(Shared& sh, Copier& c, const Piece& p) {
+  if (c.has_news) GpuBulk::fence_after_acquire();
+  c.has_news = false;
+  // The buffer's last store is the newest, where the other buffer is still being loaded.
+  if (c.loads != c.stores) {
+    GpuBulk::wait_stores_read<0>();
+  } else {
+    GpuBulk::wait_stores_read<1>();
+  }
+  const std::uint32_t at = c.loads++ % 2;
+  GpuBulk::load(sh.buffer[c.number][at], p.from, p.bytes, &sh.loaded[c.number][at]);
+  c.older = c.newer;
+  c.newer = p;
+}
+
+// Of the oldest that was loaded.
+__device__ inline void begin_store(Shared& sh, Copier& c) {
+  const bool two = c.loads - c.stores == 2;
+  std::byte* to = two ? c.older.to : c.newer.to;
+  const std::uint32_t bytes = two ? c.older.bytes : c.newer.bytes;
+  const std::uint32_t at = c.stores % 2;
+  GpuBulk::wait_load(&sh.loaded[c.number][at], c.stores / 2 % 2);
+  GpuBulk::store(to, sh.buffer[c.number][at], bytes);
+  c.slots = c.slots << 8 | (two ? c.older.slot : c.newer.slot);
+  ++c.stores;
+}
+
+// By one lane, until it finds a piece that goes another way, which it takes too, or the end. What
+// is on its way is waited for when there is nothing else to begin; nothing is when it returns.
+__device__ inline Found copy_in_bulk(Shared& sh, Copier& c, Piece* p) {
+  // They are so already; said here, they need no registers while the warp copies otherwise.
+  c.stores = c.told = c.loads;
+  c.older = c.newer = {};
+  c.slots = 0;
+  for (;;) {
+    const Found found = find(sh, c, c.told == c.loads, p);
+    if (found == Found::kPiece && goes_in_bulk(*p)) {
+      take(sh, c);
+      begin_load(sh, c, *p);
+      if (c.loads - c.stores == 2) begin_store(sh, c);
+      if (c.stores - c.told > kUntold) {
+        GpuBulk::wait_stores<kUntold>();
+        tell_stored(sh, c);
+      }
+    } else if (c.stores != c.loads) {
+      begin_store(sh, c);
+    } else if (c.told != c.stores) {
+      GpuBulk::wait_stores<0>();
+      while (c.told != c.stores) tell_stored(sh, c);
+    } else {
+      if (found == Found::kPiece) take(sh, c);
+      return found;
+    }
+  }
+}
+
+// By a whole warp: loads and stores of its own.
+__device__ inline void copy_piece(const Piece& p, std::uint32_t lane) {
+  copy(p.to, p.from, p.bytes, lane);
+  __syncwarp();
+  if (lane != 0 || (p.slot & kCorruptPiece) == 0) return;
+  const std::uint32_t at = p.slot >> kCorruptShift;
+  const auto* from = reinterpret_cast<const unsigned char*>(p.from + at);
+  __stcg(reinterpret_cast<unsigned char*>(p.to + at),
+         static_cast<unsigned char>(__ldcg(from) ^ 0x01));
+}
+
 __device__ inline void run_copying(Shared& sh, std::uint32_t* far_done, std::uint32_t copier,
                                    std::uint32_t lane) {
-  std::uint64_t* barrier = &sh.loaded[copier];
-  if (lane == 0) GpuBulk::begin(barrier);
-  __syncwarp();
-  Copier c{copier};
-  std::uint32_t loads = 0;
-  Piece stored{};
-  bool storing = false;
+  if (lane == 0) {
+    GpuBulk::begin(&sh.loaded[copier][0]);
+    GpuBulk::begin(&sh.loaded[copier][1]);
+  }
+  Copier c{copier, far_done, copier};
   for (;;) {
-    Piece p;
-    const Claim got = claim(sh, c, copier, lane, !storing, &p);
-    const bool in_bulk = got == Claim::kPiece && goes_in_bulk(p);
-    std::byte* buffer = sh.buffer[copier][loads % 2];
-    if (lane == 0) {
-      if (in_bulk) GpuBulk::load_after_acquire(buffer, p.from, p.bytes, barrier);
-      if (storing) {
-        GpuBulk::wait_stores();
-        tell_done(sh, far_done, stored);
-      }
-      if (in_bulk) {
-        GpuBulk::wait_load(barrier, loads % 2);
-        GpuBulk::store(p.to, buffer, p.bytes);
-      }
+    Piece p{};
+    auto found = Found::kNone;
+    if (lane == 0) found = copy_in_bulk(sh, c, &p);
+    __syncwarp();  // what lane 0 has acquired is for all
+    found = static_cast<Found>(__shfl_sync(kAllLanes, static_cast<std::uint32_t>(found), 0));
+    if (found == Found::kEnd) return;
+    p.from = reinterpret_cast<const std::byte*>(
+        __shfl_sync(kAllLanes, reinterpret_cast<std::uintptr_t>(p.from), 0));
+    p.to = reinterpret_cast<std::byte*>(
+        __shfl_sync(kAllLanes, reinterpret_cast<std::uintptr_t>(p.to), 0));
+    p.bytes = __shfl_sync(kAllLanes, p.bytes, 0);
+    p.slot = __shfl_sync(kAllLanes, p.slot, 0);
+    if (!is_atomic(p)) {
+      copy_piece(p, lane);
+    } else if (lane == 0) {
+      execute_atomic(sh, p);
     }
     __syncwarp();
-    storing = in_bulk;
-    if (in_bulk) {
-      stored = p;
-      ++loads;
-    } else if (got == Claim::kPiece) {
-      if (is_atomic(p)) {
-        if (lane == 0) execute_atomic(sh, p);
-      } else {
-        copy(p.to, p.from, p.bytes, lane);
-        __syncwarp();
-        if (lane == 0 && (p.slot & kCorruptPiece) != 0) {
-          const std::uint32_t at = p.slot >> kCorruptShift;
-          const auto* from = reinterpret_cast<const unsigned char*>(p.from + at);
-          __stcg(reinterpret_cast<unsigned char*>(p.to + at),
-                 static_cast<unsigned char>(__ldcg(from) ^ 0x01));
-        }
-      }
-      __syncwarp();
-      if (lane == 0) tell_done(sh, far_done, p);
-    } else if (got == Claim::kEnd) {
-      return;
-    }
+    if (lane == 0) tell_done(sh, c, p.slot & kSlotMask);
   }
 }
 
