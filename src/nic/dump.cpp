@@ -76,8 +76,7 @@ std::string ring_text(const QpDump& d) {
   if (d.rung != d.posted) all += ", " + text(d.rung) + " rung and not recorded";
   all += ", " + text(d.posted) + " posted, " + text(d.fetched) + " fetched, " + text(d.completed) +
          " completed; " + (d.record ? "doorbell record " + text(*d.record) : "no doorbell record") +
-         "; " + text(d.outstanding) +
-         (d.outstanding == 1 ? " WQE" : " WQEs") + " outstanding; ";
+         "; " + text(d.outstanding) + (d.outstanding == 1 ? " WQE" : " WQEs") + " outstanding; ";
   if (!d.elsewhere) {
     all += "PSN " + text(d.oldest_psn.value) + " oldest, " + text(d.next_psn.value) + " next; ";
   }

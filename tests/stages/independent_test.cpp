@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ladder/options.hpp"
+#include "ladder/shares.hpp"
 #include "ladder/stage.hpp"
 #include "peal/device/producer.hpp"
 #include "support/loop_queue.hpp"

@@ -33,13 +33,15 @@ struct Seats {
   Produced* produced = nullptr;  // in pinned memory
 };
 
-// Hears of latencies, in one producer's buckets.
+// Hears of latencies, in one producer's buckets, where they are wanted: with another type where
+// they are not, all would be compiled twice.
 struct CountedLatencies {
   static constexpr bool kWanted = true;
-  std::uint64_t* counts;
+  std::uint64_t* counts;  // null: nowhere
   std::uint64_t max_ns = 0;
 
   __device__ void add(std::uint64_t ns) {
+    if (counts == nullptr) return;
     ++counts[LatencyBuckets::bucket_of(ns)];
     if (ns > max_ns) max_ns = ns;
   }
@@ -63,9 +65,9 @@ __device__ bool start_together(const ProduceWork& work, const Seats& seats) {
   return true;
 }
 
-template <Sharing S, class Latencies, class Group>
-__device__ Produced produce_with(const ProduceWork& work, const Seats& seats, std::uint32_t p,
-                                 Latencies* latencies, Group group) {
+template <Sharing S, class Group>
+__device__ void produce_as(const ProduceWork& work, const Seats& seats, std::uint32_t p,
+                           Group group) {
   ProducerOptions options;
   options.submit = work.submit;
   options.window = share_of_window(work.window, work.producers, p);
@@ -73,8 +75,11 @@ __device__ Produced produce_with(const ProduceWork& work, const Seats& seats, st
   const std::uint32_t queue = qp_of_producer(p, work.qps);
   options.producers_on_queue = producers_on_qp(queue, work.qps, work.producers);
   options.timeout_ns = work.timeout_ns;
-  Producer<GpuMemory, S, Latencies, Group> producer(work.queues[queue], options,
-                                                    fifo_of(work, seats, p), latencies, group);
+  // A ticket's latency is a PUT's only where it stands for one.
+  CountedLatencies latencies{work.batch == 1 ? seats.latency_counts + p * kLatencyBuckets
+                                             : nullptr};
+  Producer<GpuMemory, S, CountedLatencies, Group> producer(
+      work.queues[queue], options, fifo_of(work, seats, p), &latencies, group);
 
   const std::uint64_t first = p * work.puts;
   const auto put_of = [&](std::uint64_t i) {
@@ -101,21 +106,7 @@ __device__ Produced produce_with(const ProduceWork& work, const Seats& seats, st
   done.completed_puts = producer.completed_puts();
   done.wqes = producer.posted_wqes();
   done.reservations = producer.posted_reservations();
-  return done;
-}
-
-template <Sharing S, class Group>
-__device__ void produce_as(const ProduceWork& work, const Seats& seats, std::uint32_t p,
-                           Group group) {
-  Produced done;
-  // A ticket's latency is a PUT's only where it stands for one.
-  if (work.batch == 1) {
-    CountedLatencies latencies{seats.latency_counts + p * kLatencyBuckets};
-    done = produce_with<S>(work, seats, p, &latencies, group);
-    done.latency_max_ns = latencies.max_ns;
-  } else {
-    done = produce_with<S>(work, seats, p, static_cast<NoLatencies*>(nullptr), group);
-  }
+  done.latency_max_ns = latencies.max_ns;
   if (group.rank() != 0) return;
   seats.produced[p] = done;
   if (done.status != Status::kOk) *static_cast<volatile std::uint32_t*>(seats.stop) = 1;
