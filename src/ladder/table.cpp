@@ -21,10 +21,9 @@ std::string change_of(const std::string& stage) {
   return found == std::end(kStages) ? "" : std::string(found->change);
 }
 
-// Four digits that mean something, whatever the magnitude.
 std::string rate_text(const TableLine& line, const TableCell& cell) {
-  if (cell.gbps && line.bytes >= kSmallBytes) return fmt::format("{:.4g} Gbps", *cell.gbps);
-  if (cell.mpps) return fmt::format("{:.4g} Mpps", *cell.mpps);
+  if (cell.gbps && line.bytes >= kSmallBytes) return four_digits(*cell.gbps) + " Gbps";
+  if (cell.mpps) return four_digits(*cell.mpps) + " Mpps";
   return "-";
 }
 
@@ -69,6 +68,10 @@ void fill_columns(std::vector<TableLine>* lines) {
 }
 
 }  // namespace
+
+std::string four_digits(double value) {
+  return value < 1e4 ? fmt::format("{:.4g}", value) : fmt::format("{:.0f}", value);
+}
 
 std::vector<TableLine> table_lines(std::span<const Row> rows) {
   std::vector<TableLine> lines;

@@ -30,6 +30,9 @@ struct TableLine {
   std::string published_gain;  // empty where none was published
 };
 
+// Four digits that mean something, or all before the point.
+std::string four_digits(double value);
+
 // Rows in the order in which the ladder ran them: those of one size and stage make a line. Every
 // line has the same submits in the same order, if with a cell of nothing.
 std::vector<TableLine> table_lines(std::span<const Row> rows);

@@ -34,7 +34,7 @@ struct QpDump {
   std::optional<std::uint16_t> record;  // as the client's memory says it now; absent: it has none
   std::uint64_t outstanding = 0;        // WQEs fetched without a CQE
   std::optional<WqeDump> oldest;        // WQE announced without a CQE
-  bool elsewhere = false;  // served by an engine with a data path of its own: no PSNs
+  bool elsewhere = false;               // served by an engine with a data path of its own: no PSNs
   Psn oldest_psn;
   Psn next_psn;
   std::uint64_t cq_produced = 0;

@@ -68,8 +68,6 @@ PEAL_FOR_SCOPES(store_count_release, (std::uint32_t * p, std::uint32_t v),
                 M::store_count_release(p, v, scope))
 PEAL_FOR_SCOPES(add_count_release, (std::uint32_t * p, std::uint32_t n),
                 M::add_count_release(p, n, scope))
-PEAL_FOR_SCOPES(claim_count_release, (std::uint32_t * p, std::uint32_t seen, std::uint64_t* to),
-                *to = M::claim_count_release(p, seen, scope) ? 1 : 0)
 
 // The ends of a NIC on a GPU that know only one scope.
 extern "C" __global__ void acquire_doorbell() {

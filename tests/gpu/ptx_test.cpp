@@ -96,7 +96,6 @@ TEST_F(Ptx, EachOrderingPointIsWhatItSaysAtItsScope) {
   expect("load_count_acquire", {"ld.acquire.@.b32", "st.global.u64"});   // MO-14, MO-15
   expect("store_count_release", {"st.release.@.b32"});
   expect("add_count_release", {"red.release.@.add.u32"});
-  expect("claim_count_release", {"atom.release.@.cas.b32", "st.global.u64"});
   // All that there are.
   std::size_t points = 0;
   for (const auto& [name, instructions] : functions_) {

@@ -235,18 +235,6 @@ struct GpuMemory {
   asm volatile("red.release." s ".add.u32 [%0], %1;" ::"l"(count), "r"(n) : "memory")
       PEAL_PTX_BY_SCOPE(scope, PEAL_PTX_ADD)
 #undef PEAL_PTX_ADD
-  }  // One more, if it is still what was seen.
-  __device__
-      static bool claim_count_release(std::uint32_t* count, std::uint32_t seen, FenceScope scope) {
-    std::uint32_t old = 0;
-#define PEAL_PTX_SWAP(s)                                      \
-  asm volatile("atom.release." s ".cas.b32 %0, [%1], %2, %3;" \
-               : "=r"(old)                                    \
-               : "l"(count), "r"(seen), "r"(seen + 1)         \
-               : "memory")
-    PEAL_PTX_BY_SCOPE(scope, PEAL_PTX_SWAP)
-#undef PEAL_PTX_SWAP
-    return old == seen;
   }
 
   // MO-16: the epoch's reader says which tables it will read, and looks at the epoch again, before

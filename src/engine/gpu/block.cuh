@@ -52,20 +52,13 @@ __device__ inline void add_release(std::uint32_t* p, std::uint32_t v) {
 // Each copying warp takes every kCopiers-th piece, so that none contends with another for them.
 struct Claimed {
   std::uint32_t next[kCopiers];  // the number of the piece that the warp takes next
-
-  // As a count is set: all pieces below `count` have been taken.
-  __device__ std::uint32_t operator=(std::uint32_t count) {
-    for (std::uint32_t i = 0; i < kCopiers; ++i) next[i] = count + i;
-    return count;
-  }
 };
 static_assert(kCopiers <= kLanes, "a lane a copying warp");
 
-// By a whole warp: as many pieces, from the first on, have been taken. No more than were made: the
+// By a whole warp: so many pieces, from the first on, have been taken. No more than were made: the
 // one that is made next is among those that are taken next.
-__device__ inline std::uint32_t load_acquire(const Claimed* c) {
-  const std::uint32_t lane = threadIdx.x % kLanes;
-  const std::uint32_t next = load_acquire(&c->next[lane < kCopiers ? lane : 0]);
+__device__ inline std::uint32_t taken_acquire(const Claimed& c, std::uint32_t lane) {
+  const std::uint32_t next = load_acquire(&c.next[lane < kCopiers ? lane : 0]);
   const std::uint32_t first = __shfl_sync(kAllLanes, next, 0);
   const int least = __reduce_min_sync(kAllLanes, static_cast<int>(next - first));
   __syncwarp();  // what a lane has acquired is for all

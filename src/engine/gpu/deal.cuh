@@ -18,6 +18,7 @@ struct Front {
   std::uint32_t cursor = 0;
   std::uint32_t head = 0;
   std::uint32_t pieces = 0;
+  std::uint32_t taken = 0;  // of them, as seen last
   std::uint32_t group = 0;
   bool stop = false;
   bool last = false;  // no producer rings any more
@@ -50,9 +51,9 @@ __device__ inline std::uint32_t count_for(std::uint32_t to, std::uint32_t slot,
 }
 
 // Room for `n` pieces more.
-__device__ inline void wait_for_room(const Shared& sh, const Front& f, std::uint32_t n) {
-  while (f.pieces + n - load_acquire(&sh.claimed) > kPieces) {
-  }
+__device__ inline void wait_for_room(const Shared& sh, Front& f, std::uint32_t n,
+                                     std::uint32_t lane) {
+  while (f.pieces + n - f.taken > kPieces) f.taken = taken_acquire(sh.claimed, lane);
 }
 __device__ inline void wait_for_room(Fed& fed, const Feed& feed, std::uint32_t n,
                                      std::uint32_t lane) {
@@ -88,7 +89,7 @@ __device__ inline void hand_pieces(const Nic& nic, Shared& sh, Front& f, const S
       before -= mine;
       if (all == 0) continue;
       if (to == 0) {
-        wait_for_room(sh, f, all);
+        wait_for_room(sh, f, all, lane);
       } else {
         wait_for_room(sh.fed[to - 1], feeds[to], all, lane);
       }

@@ -24,6 +24,7 @@ __device__ inline void run_helper(Feed& feed, Shared& sh, std::uint32_t lane) {
   std::uint32_t taken = __ldcg(&feed.taken);
   std::uint32_t told = taken;
   std::uint32_t pieces = 0;
+  std::uint32_t begun = 0;  // of them, taken by the copying warps as seen last
   for (;;) {
     const std::uint32_t made = GpuMemory::load_count_acquire(&feed.made, FenceScope::kDevice);
     std::uint32_t n = __shfl_sync(kAllLanes, made, 0) - taken;
@@ -35,8 +36,7 @@ __device__ inline void run_helper(Feed& feed, Shared& sh, std::uint32_t lane) {
       continue;
     }
     if (n > kLanes) n = kLanes;
-    while (pieces + n - load_acquire(&sh.claimed) > kPieces) {
-    }
+    while (pieces + n - begun > kPieces) begun = taken_acquire(sh.claimed, lane);
     if (lane < n) {
       sh.piece[(pieces + lane) % kPieces] = fed_piece(&feed.piece[(taken + lane) % kFedPieces]);
     }

@@ -25,7 +25,8 @@ __device__ inline void serve_block(const Nic& nic, Shared& sh, std::uint32_t blo
   const std::uint32_t group = block / nic.blocks_a_queue;
   const bool leads = block % nic.blocks_a_queue == 0;
   std::uint32_t* far_done = nic.far_done + group * kSteps;
-  if (threadIdx.x == 0) sh.pieces = sh.claimed = sh.head = sh.tail = sh.stop = 0;
+  if (threadIdx.x == 0) sh.pieces = sh.head = sh.tail = sh.stop = 0;
+  if (threadIdx.x < kCopiers) sh.claimed.next[threadIdx.x] = threadIdx.x;
   // Counts of GPU memory go on from the last launch.
   for (std::uint32_t i = threadIdx.x; leads && i < kSteps; i += kThreads) {
     sh.far_due[i] = __ldcg(&far_done[i]);

@@ -13,6 +13,7 @@
 #include "ladder/gpu/topology.hpp"
 #include "ladder/nics.hpp"
 #include "ladder/row_plan.hpp"
+#include "ladder/table.hpp"
 #include "link/loopback.hpp"
 #include "verbs/cuda_memory.hpp"
 #include "verbs/staged_nic.hpp"
@@ -136,8 +137,8 @@ class Bench {
     note(fmt::format("payload from {}{}", memory_text(o_.source),
                      destination_ ? " to " + memory_text(o_.destination) : ""));
     if (!ceiling_gbps_) return;
-    note(fmt::format("copy ceiling: {:.4g} Gbps, by cudaMemcpyAsync of {} bytes between the two",
-                     *ceiling_gbps_, std::min(kCeilingBytes, source_->bytes())));
+    note(fmt::format("copy ceiling: {} Gbps, by cudaMemcpyAsync of {} bytes between the two",
+                     four_digits(*ceiling_gbps_), std::min(kCeilingBytes, source_->bytes())));
   }
 
  private:
