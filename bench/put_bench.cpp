@@ -106,8 +106,7 @@ double put_rate(Rig& rig, const Shape& shape, SubmitOptions submit, std::uint64_
   work.timeout_ns = kDefaultTimeoutNs;
   ladder::fill_source(rig.source.bytes(), work.plan);
   ladder::poison_destination(rig.destination.bytes(), work.plan);
-  std::uint32_t stop = 0;
-  const auto results = ladder::run_producers(work, &stop, [] {});
+  const auto results = ladder::CpuProducers().run(work, [] {});
   std::uint64_t start_ns = UINT64_MAX;
   std::uint64_t end_ns = 0;
   std::vector<std::uint64_t> acknowledged;

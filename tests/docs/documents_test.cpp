@@ -99,7 +99,8 @@ std::string sources() {
   for (const char* folder : {"src", "include"}) {
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(PEAL_SOURCE_DIR) / folder)) {
       const auto extension = entry.path().extension();
-      if (extension == ".hpp" || extension == ".cpp") paths.push_back(entry.path());
+      if (extension == ".hpp" || extension == ".cpp" || extension == ".cu")
+        paths.push_back(entry.path());
     }
   }
   std::string joined;
