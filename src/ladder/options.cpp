@@ -227,6 +227,9 @@ void check_gpu_engine(const LadderArguments& a, const LadderOptions& o) {
   for (const FaultSpec& f : o.faults) {
     refuse(f.kind == FaultSpec::Kind::kDelay, "delays no CQEs: not with --fault " + f.text);
   }
+  refuse(o.engine == EngineKind::kGpuFused &&
+             o.gpu.nic_gpu.value_or(o.gpu.producers_gpu) != o.gpu.producers_gpu,
+         "runs the NIC in the producers' kernel: not with --nic-gpu of another GPU");
   refuse(o.gpu.nic_blocks.value_or(o.gpu.blocks_per_qp) % o.gpu.blocks_per_qp != 0,
          "needs --nic-blocks " + a.nic_blocks + " to be a multiple of --blocks-per-qp " +
              std::to_string(o.gpu.blocks_per_qp));

@@ -21,6 +21,7 @@ TEST(CliGpuUsage, WhatDoesNotGoTogetherIsOneSentence) {
            std::pair{"--engine gpu --nic-blocks 3 --blocks-per-qp 2",
                      "to be a multiple of --blocks-per-qp 2"},
            std::pair{"--engine gpu --nic-blocks 0", "--nic-blocks"},
+           std::pair{"--engine gpu-fused --nic-gpu 1", "not with --nic-gpu of another GPU"},
            std::pair{"--engine gpu --blocks-per-qp 17", "--blocks-per-qp"},
            std::pair{"--nic-blocks 4", "--nic-blocks is of --engine gpu"},
            std::pair{"--nic-gpu 1", "--nic-gpu is of --engine gpu"},

@@ -179,6 +179,8 @@ TEST_F(GpuCommand, WhatTheMachineLacksIsOneSentence) {
        {std::pair{"--engine gpu --stages serial --gpu 63", "names GPU 63"},
         std::pair{"--engine gpu --stages serial --nic-gpu 63", "names GPU 63"},
         std::pair{"--engine gpu --stages serial --memory gpu,gpu63", "names GPU 63"},
+        std::pair{"--engine gpu --stages serial --region 1T",
+                  "bytes of memory of GPU 0, which has"},
         std::pair{"--engine gpu-fused --stages shared --producers 1000 --qps 64 --nic-blocks 64",
                   "in one kernel"}}) {
     SCOPED_TRACE(arguments);

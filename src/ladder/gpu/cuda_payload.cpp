@@ -38,6 +38,7 @@ CudaPayload::CudaPayload(std::optional<std::uint32_t> gpu, std::uint64_t bytes)
     : gpu_(gpu), bytes_(bytes) {
   const OnGpu on(static_cast<int>(gpu.value_or(0)));
   try {
+    require_free(bytes);
     if (gpu_) {
       device_ = std::make_shared<verbs::CudaDeviceMemory>(bytes);
       memory_ = device_->begin();
@@ -63,6 +64,17 @@ CudaPayload::CudaPayload(std::optional<std::uint32_t> gpu, std::uint64_t bytes)
     release();
     throw;
   }
+}
+
+void CudaPayload::require_free(std::uint64_t bytes) const {
+  if (!gpu_) return require_memory(bytes, "the payload region of one end");
+  std::size_t free = 0;
+  std::size_t all = 0;
+  must(cudaMemGetInfo(&free, &all), "asking for a GPU's free memory");
+  if (bytes <= free) return;
+  throw MachineError("the payload region of one end needs " + std::to_string(bytes) +
+                     " bytes of memory of GPU " + std::to_string(*gpu_) + ", which has " +
+                     std::to_string(free) + " to give");
 }
 
 CudaPayload::~CudaPayload() {

@@ -16,7 +16,8 @@ namespace peal::ladder::gpu {
 // that is taken or freed later.
 class CudaPayload final : public PayloadMemory {
  public:
-  // On that GPU, or pinned. Throws peal::Error.
+  // On that GPU, or pinned. Throws MachineError with both numbers when there is not as much, and
+  // peal::Error.
   CudaPayload(std::optional<std::uint32_t> gpu, std::uint64_t bytes);
   ~CudaPayload() override;
   CudaPayload(const CudaPayload&) = delete;
@@ -38,6 +39,7 @@ class CudaPayload final : public PayloadMemory {
   Verdict check(const SegmentPlan& plan, std::span<const std::uint64_t> acknowledged) override;
 
  private:
+  void require_free(std::uint64_t bytes) const;
   void release() noexcept;
   void write(const SegmentPlan& plan, bool flip_payload, bool flip_guards);
   std::span<std::byte> region() const { return {static_cast<std::byte*>(memory_), region_bytes_}; }

@@ -42,9 +42,9 @@ std::uint64_t queue_bytes(const LadderOptions& o) {
   return all + (std::uint64_t{16} << 20);
 }
 
-// The largest region that a row of this run takes.
+// The largest region that a row of this run takes, or what was asked for.
 std::uint64_t region_bytes(const LadderOptions& o) {
-  std::uint64_t all = 0;
+  std::uint64_t all = o.region_bytes.value_or(0);
   for (const std::uint64_t size : o.sizes) {
     for (const Stage& s : o.stages) {
       all = std::max(all, plan_row(o, s, size, kGpuRegionBytes).region_bytes(s));
