@@ -29,7 +29,7 @@ constexpr std::size_t kStagedBytes = 1 << 20;
 constexpr std::size_t kStagedArena = 32 << 20;
 constexpr std::size_t kStagedSignals = 64 * Launcher::kProducersMax;
 
-struct OnGpu {
+struct Placed {
   const char* name;
   bool queues;
   bool payload;
@@ -37,7 +37,7 @@ struct OnGpu {
 
 class StagedGpuFabric {
  public:
-  StagedGpuFabric(OnGpu on, CompletionMode completion)
+  StagedGpuFabric(Placed on, CompletionMode completion)
       : queue_memory(of(on.queues)),
         payload_memory(of(on.payload)),
         engine({sender_nic.step(), receiver_nic.step()}),
@@ -132,20 +132,20 @@ class StagedGpuFabric {
   }
 };
 
-class StagedGpu : public testing::TestWithParam<std::tuple<OnGpu, CompletionMode>> {
+class StagedGpu : public testing::TestWithParam<std::tuple<Placed, CompletionMode>> {
  protected:
   void SetUp() override {
     const std::string why = why_no_gpu();
     if (!why.empty()) GTEST_SKIP() << why;
     StagedGpuFabric::launcher();
   }
-  OnGpu on() const { return std::get<0>(GetParam()); }
+  Placed on() const { return std::get<0>(GetParam()); }
   CompletionMode completion() const { return std::get<1>(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(
     Memory, StagedGpu,
-    testing::Combine(testing::Values(OnGpu{"all", true, true}, OnGpu{"payload", false, true},
-                                     OnGpu{"queues", true, false}),
+    testing::Combine(testing::Values(Placed{"all", true, true}, Placed{"payload", false, true},
+                                     Placed{"queues", true, false}),
                      testing::Values(CompletionMode::kEvery, CompletionMode::kTail)),
     [](const auto& p) {
       return std::string(std::get<0>(p.param).name) + "_" +
