@@ -41,10 +41,13 @@ inline verbs::RefuseHook sender_refusals(const LadderOptions& options) {
   };
 }
 
+inline Context open_sender(Provider provider, const LadderOptions& options,
+                           const RunEvents& events) {
+  return Context::open(std::move(provider), {.handler = options.handler, .warn = events.warn});
+}
 inline Context open_sender(verbs::SoftwareNic& nic, engine::Engine& engine,
                            const LadderOptions& options, const RunEvents& events) {
-  return Context::open(nic.provider(engine, sender_refusals(options)),
-                       {.handler = options.handler, .warn = events.warn});
+  return open_sender(nic.provider(engine, sender_refusals(options)), options, events);
 }
 
 }  // namespace peal::ladder

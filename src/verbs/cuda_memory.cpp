@@ -11,21 +11,14 @@
 #include "peal/host/cuda.hpp"
 #include "peal/host/error.hpp"
 #include "peal/mlx5/doorbell.hpp"
+#include "verbs/cuda_check.hpp"
 #include "verbs/software.hpp"
 
 namespace peal::verbs {
 namespace {
 
-int errno_of(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess: return 0;
-    case cudaErrorMemoryAllocation: return ENOMEM;
-    case cudaErrorNoDevice:
-    case cudaErrorInsufficientDriver: return ENODEV;
-    case cudaErrorNotSupported: return ENOTSUP;
-    default: return EIO;
-  }
-}
+using cuda::errno_of;
+using cuda::must;
 
 void* page_of(void* address) {
   const auto a = reinterpret_cast<std::uintptr_t>(address);
@@ -79,23 +72,16 @@ std::size_t whole_pages(std::size_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
-void require(cudaError_t error, const std::string& what) {
-  if (error != cudaSuccess) {
-    throw Error(errno_of(error), what + ": " + cudaGetErrorString(error));
-  }
-}
-
 }  // namespace
 
 CudaDeviceMemory::CudaDeviceMemory(std::size_t bytes) : bytes_(whole_pages(bytes)) {
   void* arena = nullptr;
-  require(cudaMalloc(&arena, bytes_),
-          "allocating " + std::to_string(bytes_) + " bytes of GPU memory");
+  must(cudaMalloc(&arena, bytes_), "allocating " + std::to_string(bytes_) + " bytes of GPU memory");
   arena_ = static_cast<std::byte*>(arena);
   cudaStream_t stream = nullptr;
   const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   if (error != cudaSuccess) cudaFree(arena_);
-  require(error, "making a stream for copies");
+  must(error, "making a stream for copies");
   stream_ = stream;
   free_[arena_] = bytes_;
 }
@@ -166,15 +152,14 @@ int CudaDeviceMemory::copy_from_device(void* to, const void* from, std::size_t b
 CudaUarPages::CudaUarPages(std::size_t pages, bool on_gpu) : on_gpu_(on_gpu) {
   const std::size_t bytes = pages * mlx5::kUarPageBytes;
   void* arena = nullptr;
-  require(
-      on_gpu ? cudaMalloc(&arena, bytes) : cudaHostAlloc(&arena, bytes, cudaHostAllocPortable),
-      on_gpu ? "allocating GPU memory for doorbells" : "allocating pinned memory for doorbells");
+  must(on_gpu ? cudaMalloc(&arena, bytes) : cudaHostAlloc(&arena, bytes, cudaHostAllocPortable),
+       on_gpu ? "allocating GPU memory for doorbells" : "allocating pinned memory for doorbells");
   arena_ = static_cast<std::byte*>(arena);
   cudaStream_t stream = nullptr;
   const cudaError_t error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   stream_ = stream;
   if (error != cudaSuccess) release();
-  require(error, "making a stream for doorbells");
+  must(error, "making a stream for doorbells");
   for (std::size_t i = pages; i > 0; --i) free_.push_back(arena_ + (i - 1) * mlx5::kUarPageBytes);
 }
 
@@ -217,7 +202,7 @@ std::shared_ptr<verbs::DeviceMemory> cuda_host_memory() {
   int devices = 0;
   cudaError_t error = cudaGetDeviceCount(&devices);
   if (error == cudaSuccess && devices == 0) error = cudaErrorNoDevice;
-  verbs::require(error, "there is no GPU that CUDA can use");
+  cuda::must(error, "there is no GPU that CUDA can use");
   return std::make_shared<verbs::CudaHostMemory>();
 }
 

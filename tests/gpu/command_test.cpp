@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "ladder/gpu/cuda_check.hpp"
+#include "verbs/cuda_check.hpp"
 
 namespace peal::test {
 inline std::string beside_this_program() {
@@ -21,7 +21,7 @@ namespace {
 class GpuCommand : public testing::Test {
  protected:
   void SetUp() override {
-    const std::string why = ladder::gpu::why_no_gpu();
+    const std::string why = cuda::why_no_gpu();
     if (!why.empty()) GTEST_SKIP() << why;
   }
 };

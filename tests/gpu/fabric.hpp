@@ -177,9 +177,9 @@ class Fabric {
     engine->call([&] { n = sender_nic.core().unreached_faults(qpn(0)); });
     return n;
   }
-  nic::QpCounters counters() {
+  nic::QpCounters counters(std::uint32_t i = 0) {
     nic::QpCounters c;
-    engine->call([&] { c = sender_nic.core().counters(qpn(0)); });
+    engine->call([&] { c = sender_nic.core().counters(qpn(i)); });
     return c;
   }
   void reset() {

@@ -324,8 +324,8 @@ TEST_F(Gpu, AFusedNicGoesOnWhereTheLastLaunchEnded) {
   for (std::uint32_t round = 1; round <= 5; ++round) {
     expect_all(fabric, job, fabric.run(job));
     for (std::uint32_t i = 0; i < 5; ++i) {
-      const engine::GpuQueueReport r = fabric.gpu->report(fabric.qpn(i));
-      EXPECT_EQ(r.wqes, 77u * round);
+      const nic::QpCounters r = fabric.counters(i);
+      EXPECT_EQ(r.wqes_fetched, 77u * round);
       EXPECT_EQ(r.cqes, 77u * round);
     }
   }
@@ -360,12 +360,12 @@ TEST_F(Gpu, TheKernelReportsWhatItDid) {
   job.window = 32;
   job.batch = 8;
   expect_all(fabric, job, fabric.run(job));
-  for (const QueuePair& qp : fabric.objects->qps) {
-    const engine::GpuQueueReport r = fabric.gpu->report(qp.address().qpn);
-    EXPECT_EQ(r.wqes, 100u);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const nic::QpCounters r = fabric.counters(i);
+    EXPECT_EQ(r.wqes_fetched, 100u);
     EXPECT_EQ(r.cqes, 100u);
-    EXPECT_EQ(r.bytes, 12'800u);
-    EXPECT_EQ(r.reason, nic::Refusal::kNone);
+    EXPECT_EQ(r.bytes_moved, 12'800u);
+    EXPECT_EQ(r.first_error.reason, nic::Refusal::kNone);
   }
 }
 

@@ -48,12 +48,7 @@ TEST_P(Places, FromTheGpuToPinnedHostMemory) {
   expect_all_sizes(s);
 }
 
-// The current device while it lives.
-class OnGpu {
- public:
-  explicit OnGpu(int device) { cudaSetDevice(device); }
-  ~OnGpu() { cudaSetDevice(0); }
-};
+using cuda::OnGpu;
 
 class TwoGpus : public Places {
  protected:

@@ -8,9 +8,7 @@
 namespace peal::test {
 
 Launcher::Launcher() : launcher_(0, kProducersMax, kProducersMax * kWindowMax) {
-  ladder::gpu::must(cudaHostAlloc(reinterpret_cast<void**>(&queues_),
-                                  kProducersMax * sizeof(QueueHandle), cudaHostAllocMapped),
-                    "allocating pinned memory");
+  queues_ = cuda::pinned<QueueHandle>(kProducersMax);
 }
 
 Launcher::~Launcher() {

@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "ladder/exec.hpp"
-#include "ladder/gpu/cuda_check.hpp"
 #include "ladder/gpu/produce.hpp"
 #include "peal/device/put.hpp"
+#include "verbs/cuda_check.hpp"
 
 namespace peal::test {
 
+using cuda::why_no_gpu;
 using ladder::Exec;
 using ladder::exec_name;
-using ladder::gpu::why_no_gpu;
 
 // What each producer does: puts, one after the other or in a window, each to a place of its own.
 struct Job {

@@ -13,7 +13,7 @@
 
 #include "engine/gpu/nic_kernel.hpp"
 #include "peal/host/error.hpp"
-#include "peal/mlx5/doorbell.hpp"
+#include "verbs/cuda_check.hpp"
 
 namespace peal::engine {
 namespace {
@@ -21,49 +21,23 @@ namespace {
 constexpr std::chrono::seconds kAnswerDeadline{10};
 constexpr std::size_t kBounceBytes = 256;  // more than any one thing that a dump reads
 
-void require(cudaError_t error, const char* what) {
-  if (error != cudaSuccess) {
-    throw Error(EIO, std::string(what) + ": " + cudaGetErrorString(error));
-  }
-}
-
-// The calling thread's CUDA device, for as long as this lives.
-class OnDevice {
- public:
-  explicit OnDevice(int device) {
-    require(cudaGetDevice(&before_), "asking for the current GPU");
-    require(cudaSetDevice(device), "choosing the GPU of the NIC's kernel");
-  }
-  ~OnDevice() { cudaSetDevice(before_); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  int before_ = 0;
-};
+using cuda::must;
+using cuda::OnGpu;
+using cuda::pinned;
 
 int device_of(const GpuEngineOptions& options) {
   int device = options.device;
-  if (device < 0) require(cudaGetDevice(&device), "asking for the current GPU");
+  if (device < 0) must(cudaGetDevice(&device), "asking for the current GPU");
   return device;
 }
 
 template <class T>
 T* on_gpu(std::size_t count, cudaStream_t stream) {
   void* memory = nullptr;
-  require(cudaMalloc(&memory, count * sizeof(T)), "allocating GPU memory for the NIC");
-  require(cudaMemsetAsync(memory, 0, count * sizeof(T), stream), "clearing GPU memory of the NIC");
+  must(cudaMalloc(&memory, count * sizeof(T)), "allocating GPU memory for the NIC");
+  must(cudaMemsetAsync(memory, 0, count * sizeof(T), stream), "clearing GPU memory of the NIC");
   return static_cast<T*>(memory);
 }
-template <class T>
-T* pinned(std::size_t count) {
-  void* memory = nullptr;
-  require(cudaHostAlloc(&memory, count * sizeof(T), cudaHostAllocPortable),
-          "allocating pinned memory for the NIC");
-  std::memset(memory, 0, count * sizeof(T));
-  return static_cast<T*>(memory);
-}
-
 nic::Progress progress_of(const gpu::Queue& queue, const nic::QpEntry& qp) {
   const gpu::BackState& back = queue.back;
   nic::Progress p;
@@ -148,9 +122,10 @@ void GpuEngine::Impl::start() {
     throw Error(EINVAL, "1 to " + std::to_string(gpu::kMaxBlocksAQueue) +
                             " blocks of a GPU engine serve a queue together, and divide them all");
   }
-  const OnDevice on(device);
-  require(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "making a stream");
-  require(cudaStreamCreateWithFlags(&kernel, cudaStreamNonBlocking), "making a stream");
+  const OnGpu on(device);
+  must(on.error(), "choosing the GPU of the NIC's kernel");
+  must(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "making a stream");
+  must(cudaStreamCreateWithFlags(&kernel, cudaStreamNonBlocking), "making a stream");
   for (gpu::Mirror*& m : nic.mirror) m = on_gpu<gpu::Mirror>(1, copies);
   nic.epoch = on_gpu<std::uint64_t>(1, copies);
   nic.seen = pinned<std::uint64_t>(gpu::kMaxBlocks);
@@ -165,9 +140,9 @@ void GpuEngine::Impl::start() {
   queues = pinned<gpu::Queue>(nic::kMaxQps);
   bounce = pinned<std::byte>(kBounceBytes);
   if (options.fused) nic.ended = on_gpu<std::uint32_t>(1, copies);
-  require(cudaStreamSynchronize(copies), "clearing GPU memory of the NIC");
+  must(cudaStreamSynchronize(copies), "clearing GPU memory of the NIC");
   if (!options.fused) {
-    require(static_cast<cudaError_t>(gpu::launch(nic, kernel)), "starting the NIC's kernel");
+    must(static_cast<cudaError_t>(gpu::launch(nic, kernel)), "starting the NIC's kernel");
     running = true;
   }
   const auto reads = [this](void* to, const void* from, std::size_t n) { read(to, from, n); };
@@ -178,9 +153,9 @@ void GpuEngine::Impl::start() {
 
 void GpuEngine::Impl::set_epoch(std::uint64_t e) {
   *staged_epoch = e;
-  require(cudaMemcpyAsync(nic.epoch, staged_epoch, sizeof e, cudaMemcpyHostToDevice, copies),
-          "telling the NIC's kernel");
-  require(cudaStreamSynchronize(copies), "telling the NIC's kernel");
+  must(cudaMemcpyAsync(nic.epoch, staged_epoch, sizeof e, cudaMemcpyHostToDevice, copies),
+       "telling the NIC's kernel");
+  must(cudaStreamSynchronize(copies), "telling the NIC's kernel");
 }
 
 bool GpuEngine::Impl::answered(std::uint64_t e) const {
@@ -193,7 +168,7 @@ bool GpuEngine::Impl::answered(std::uint64_t e) const {
 }
 
 void GpuEngine::Impl::publish() {
-  const OnDevice on(device);
+  const OnGpu on(device);
   // Objects that are members of the tables alone: plain data.
   std::memcpy(static_cast<void*>(&staging->sender), &sender.tables(), sizeof(nic::Tables));
   std::memcpy(static_cast<void*>(&staging->receiver), &receiver.tables(), sizeof(nic::Tables));
@@ -201,9 +176,9 @@ void GpuEngine::Impl::publish() {
   mirror_faults();
   clear_doorbells();
   ++epoch;
-  require(cudaMemcpyAsync(nic.mirror[epoch & 1], staging, sizeof(gpu::Mirror),
-                          cudaMemcpyHostToDevice, copies),
-          "copying tables to the NIC's kernel");
+  must(cudaMemcpyAsync(nic.mirror[epoch & 1], staging, sizeof(gpu::Mirror), cudaMemcpyHostToDevice,
+                       copies),
+       "copying tables to the NIC's kernel");
   set_epoch(epoch);
   const auto deadline = std::chrono::steady_clock::now() + kAnswerDeadline;
   while (!answered(epoch)) {
@@ -285,9 +260,9 @@ void GpuEngine::Impl::clear_doorbells() {
     cleared[i] = qp.ring_generation;
     std::uint64_t* doorbell = staging->sender.uars[qp.uar].doorbell(qp.has_record());
     cudaPointerAttributes place{};
-    require(cudaPointerGetAttributes(&place, doorbell), "asking where a doorbell lies");
+    must(cudaPointerGetAttributes(&place, doorbell), "asking where a doorbell lies");
     if (place.type == cudaMemoryTypeDevice) {
-      require(cudaMemsetAsync(doorbell, 0, sizeof *doorbell, copies), "clearing a doorbell");
+      must(cudaMemsetAsync(doorbell, 0, sizeof *doorbell, copies), "clearing a doorbell");
     } else {
       // By the CPU: a copy from host to host may wait for more than itself.
       CpuMemory::store_relaxed(doorbell, std::uint64_t{0});
@@ -296,21 +271,21 @@ void GpuEngine::Impl::clear_doorbells() {
 }
 
 void GpuEngine::Impl::read(void* to, const void* from, std::size_t bytes) const {
-  const OnDevice on(device);
+  const OnGpu on(device);
   if (bytes > kBounceBytes) throw Error(EINVAL, "too much to read for a dump");
-  require(cudaMemcpyAsync(bounce, from, bytes, cudaMemcpyDefault, copies), "reading GPU memory");
-  require(cudaStreamSynchronize(copies), "reading GPU memory");
+  must(cudaMemcpyAsync(bounce, from, bytes, cudaMemcpyDefault, copies), "reading GPU memory");
+  must(cudaStreamSynchronize(copies), "reading GPU memory");
   std::memcpy(to, bounce, bytes);
 }
 
 void GpuEngine::Impl::copy_queues() const {
-  const OnDevice on(device);
+  const OnGpu on(device);
   std::uint32_t end = nic::kMaxQps;
   while (end > 1 && sender.tables().qps[end - 1].qpn.value == 0) --end;
-  require(
+  must(
       cudaMemcpyAsync(queues, nic.queues, end * sizeof(gpu::Queue), cudaMemcpyDeviceToHost, copies),
       "asking the NIC's kernel");
-  require(cudaStreamSynchronize(copies), "asking the NIC's kernel");
+  must(cudaStreamSynchronize(copies), "asking the NIC's kernel");
 }
 
 bool GpuEngine::Impl::ends_any() const {
@@ -350,9 +325,7 @@ bool GpuEngine::Impl::ends() const {
 }
 
 void GpuEngine::Impl::stop() noexcept {
-  int before = 0;
-  cudaGetDevice(&before);
-  cudaSetDevice(device);
+  const OnGpu on(device);
   if (served) {
     const auto none = [](void*, const void*, std::size_t) {
       throw Error(ENODEV, "the GPU engine that served this queue has ended");
@@ -371,7 +344,6 @@ void GpuEngine::Impl::stop() noexcept {
   }
   // A kernel that does not end keeps what it works with; to free it would wait for ever.
   if (ended) release();
-  cudaSetDevice(before);
 }
 
 void GpuEngine::Impl::release() noexcept {
@@ -416,20 +388,6 @@ void GpuEngine::call(const std::function<void()>& f) {
 
 const gpu::Nic& GpuEngine::nic() const {
   return impl_->nic;
-}
-
-GpuQueueReport GpuEngine::report(Qpn sender_qpn) {
-  const std::lock_guard lock(impl_->mutex);
-  GpuQueueReport out;
-  const nic::QpEntry* qp = impl_->sender.tables().find_qp(sender_qpn);
-  if (qp == nullptr) return out;
-  impl_->copy_queues();
-  const gpu::Queue& q = impl_->queues[impl_->sender.tables().index_of(*qp)];
-  if (q.front.made == qp->made_generation) {
-    const auto& n = q.back.count;
-    out = {n[gpu::kWqes], n[gpu::kCqes], n[gpu::kBytes], q.back.reason};
-  }
-  return out;
 }
 
 }  // namespace peal::engine

@@ -39,14 +39,6 @@ struct GpuEngineOptions {
   bool fused = false;
 };
 
-// What the kernel has done for a queue of the sender.
-struct GpuQueueReport {
-  std::uint64_t wqes = 0;
-  std::uint64_t cqes = 0;
-  std::uint64_t bytes = 0;                    // moved
-  nic::Refusal reason = nic::Refusal::kNone;  // that ended it
-};
-
 // The queues' memory is that of verbs::CudaDeviceMemory, their pages those of verbs::CudaUarPages.
 // While it lives, nothing may be asked of CUDA that waits for the device: no allocation, no first
 // launch.
@@ -63,8 +55,6 @@ class GpuEngine final : public Engine {
   // when one does not answer within 10 s, and from then on; and when `f` arms faults that are not
   // served (delay; more than 32 of a queue, or 64 in all), which are disarmed then.
   void call(const std::function<void()>& f) override;
-
-  GpuQueueReport report(Qpn sender_qpn);
 
   // Fused: what the kernel of producers needs. Whoever launches it sets `producers` in a copy and
   // `*ended` to 0.

@@ -6,26 +6,20 @@
 #include <numeric>
 #include <vector>
 
-#include "ladder/gpu/cuda_check.hpp"
 #include "ladder/gpu/payload_kernels.hpp"
 #include "ladder/options.hpp"
 #include "ladder/outcome.hpp"
+#include "verbs/cuda_check.hpp"
 
 namespace peal::ladder::gpu {
 namespace {
+
+using namespace cuda;
 
 Slots slots_of(const SegmentPlan& plan) {
   const SlotLayout layout = plan.layout();
   return {plan.seed,          plan.producers,      plan.first_sequence, plan.puts_per_producer,
           plan.payload_bytes, layout.stride_bytes, layout.align_bytes};
-}
-
-template <class T>
-T* pinned(std::size_t count) {
-  void* memory = nullptr;
-  must(cudaHostAlloc(&memory, count * sizeof(T), cudaHostAllocPortable),
-       "allocating pinned memory");
-  return static_cast<T*>(memory);
 }
 
 void launched(int error) {

@@ -6,16 +6,18 @@
 #include <thread>
 
 #include "engine/gpu/serve.cuh"
-#include "ladder/gpu/cuda_check.hpp"
 #include "ladder/gpu/produce.hpp"
 #include "ladder/latency_buckets.hpp"
 #include "ladder/shares.hpp"
 #include "peal/device/producer.hpp"
 #include "peal/memory/gpu_group.hpp"
 #include "peal/memory/gpu_memory.hpp"
+#include "verbs/cuda_check.hpp"
 
 namespace peal::ladder::gpu {
 namespace {
+
+using namespace cuda;
 
 // Of one launch, in GPU memory.
 struct Control {

@@ -7,7 +7,6 @@
 
 #include "engine/gpu/gpu_engine.hpp"
 #include "engine/threads.hpp"
-#include "ladder/gpu/cuda_check.hpp"
 #include "ladder/gpu/cuda_payload.hpp"
 #include "ladder/gpu/gpu_producers.hpp"
 #include "ladder/gpu/topology.hpp"
@@ -15,11 +14,14 @@
 #include "ladder/row_plan.hpp"
 #include "ladder/table.hpp"
 #include "link/loopback.hpp"
+#include "verbs/cuda_check.hpp"
 #include "verbs/cuda_memory.hpp"
 #include "verbs/staged_nic.hpp"
 
 namespace peal::ladder::gpu {
 namespace {
+
+using namespace cuda;
 
 // Of an end, where nobody says how large: a segment of small PUTs takes milliseconds then.
 constexpr std::uint64_t kGpuRegionBytes = std::uint64_t{4} << 30;
@@ -222,72 +224,73 @@ class Bench {
   std::vector<std::unique_ptr<verbs::StagedMemory::Range>> ranges_;
 };
 
+// What a run is told and tells by.
+struct Talk {
+  const LadderOptions& options;
+  const Interrupt& interrupt;
+  const RunEvents& events;
+  Notices& notices;
+};
+
+// From a sender to a receiver that may be elsewhere.
+template <class Nic>
+Outcome run_from(const Talk& talk, Bench& bench, Nic& sender, engine::Engine& engine,
+                 Receiver& receiver, const char* link, std::uint64_t ends_here) {
+  const RunEnds ends{sender.core(),
+                     engine,
+                     open_sender(bench.provider(sender, engine, sender_refusals(talk.options)),
+                                 talk.options, talk.events),
+                     bench.producers(),
+                     bench.source(),
+                     receiver,
+                     talk.notices,
+                     bench.facts(link),
+                     ends_here};
+  return run_ladder(talk.options, ends, talk.interrupt, talk.events);
+}
+
 // Both ends.
 template <class Nic>
-Outcome run_ends(const LadderOptions& options, Bench& bench, Nic& sender, Nic& receiver,
-                 engine::Engine& engine, const Interrupt& interrupt, const RunEvents& events,
-                 Notices& notices) {
+Outcome run_ends(const Talk& talk, Bench& bench, Nic& sender, Nic& receiver,
+                 engine::Engine& engine) {
   LocalReceiver far_end(Context::open(bench.provider(receiver, engine)), bench.destination());
-  const ContextOptions context{.handler = options.handler, .warn = events.warn};
-  const RunEnds ends{
-      sender.core(),
-      engine,
-      Context::open(bench.provider(sender, engine, sender_refusals(options)), context),
-      bench.producers(),
-      bench.source(),
-      far_end,
-      notices,
-      bench.facts("loopback"),
-      2};
-  return run_ladder(options, ends, interrupt, events);
+  return run_from(talk, bench, sender, engine, far_end, "loopback", 2);
 }
 
 template <class Nic>
-Outcome run_on_thread(const LadderOptions& options, Bench& bench, const Interrupt& interrupt,
-                      const RunEvents& events, Notices& notices) {
+Outcome run_on_thread(const Talk& talk, Bench& bench) {
   link::Loopback loopback;
-  Nic sender(sender_options(options, notices.listener()), loopback.a());
-  Nic receiver(receiver_options(options, notices.listener()), loopback.b());
+  Nic sender(sender_options(talk.options, talk.notices.listener()), loopback.a());
+  Nic receiver(receiver_options(talk.options, talk.notices.listener()), loopback.b());
   engine::ThreadsEngine engine({sender.step(), receiver.step()});
-  return run_ends(options, bench, sender, receiver, engine, interrupt, events, notices);
+  return run_ends(talk, bench, sender, receiver, engine);
 }
 
 // The sending end alone.
 template <class Nic>
-Outcome run_end(const LadderOptions& options, Bench& bench, link::Link& link, Receiver& receiver,
-                const Interrupt& interrupt, const RunEvents& events, Notices& notices) {
-  Nic sender(sender_options(options, notices.listener()), link);
+Outcome run_end(const Talk& talk, Bench& bench, link::Link& link, Receiver& receiver) {
+  Nic sender(sender_options(talk.options, talk.notices.listener()), link);
   engine::ThreadsEngine engine({sender.step()});
-  const ContextOptions context{.handler = options.handler, .warn = events.warn};
-  const RunEnds ends{
-      sender.core(),
-      engine,
-      Context::open(bench.provider(sender, engine, sender_refusals(options)), context),
-      bench.producers(),
-      bench.source(),
-      receiver,
-      notices,
-      bench.facts("stream")};
-  return run_ladder(options, ends, interrupt, events);
+  return run_from(talk, bench, sender, engine, receiver, "stream", 1);
 }
 
 }  // namespace
 
 Outcome run_local(const LadderOptions& options, const Interrupt& interrupt, const RunEvents& events,
                   Notices& notices) {
+  const Talk talk{options, interrupt, events, notices};
   Bench bench(options, true);
   bench.tell(events.note);
   if (options.engine == EngineKind::kThreads) {
-    return bench.reached_by_cpu()
-               ? run_on_thread<verbs::SoftwareNic>(options, bench, interrupt, events, notices)
-               : run_on_thread<verbs::StagedNic>(options, bench, interrupt, events, notices);
+    return bench.reached_by_cpu() ? run_on_thread<verbs::SoftwareNic>(talk, bench)
+                                  : run_on_thread<verbs::StagedNic>(talk, bench);
   }
   link::Loopback loopback;
   verbs::SoftwareNic sender(sender_options(options, notices.listener()), loopback.a());
   verbs::SoftwareNic receiver(receiver_options(options, notices.listener()), loopback.b());
   engine::GpuEngine engine(sender.core(), receiver.core(), bench.engine_options());
   if (options.engine == EngineKind::kGpuFused) bench.fuse(engine);
-  return run_ends(options, bench, sender, receiver, engine, interrupt, events, notices);
+  return run_ends(talk, bench, sender, receiver, engine);
 }
 
 Outcome run_sender(const LadderOptions& options, link::Link& link, Receiver& receiver,
@@ -297,12 +300,11 @@ Outcome run_sender(const LadderOptions& options, link::Link& link, Receiver& rec
     on_thread.engine = EngineKind::kThreads;
     events.note("a kernel has no sockets: the NIC of this end is a CPU thread");
   }
+  const Talk talk{on_thread, interrupt, events, notices};
   Bench bench(on_thread, false);
   bench.tell(events.note);
-  return bench.reached_by_cpu() ? run_end<verbs::SoftwareNic>(on_thread, bench, link, receiver,
-                                                              interrupt, events, notices)
-                                : run_end<verbs::StagedNic>(on_thread, bench, link, receiver,
-                                                            interrupt, events, notices);
+  return bench.reached_by_cpu() ? run_end<verbs::SoftwareNic>(talk, bench, link, receiver)
+                                : run_end<verbs::StagedNic>(talk, bench, link, receiver);
 }
 
 }  // namespace peal::ladder::gpu

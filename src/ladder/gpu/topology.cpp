@@ -7,11 +7,13 @@
 #include <fstream>
 #include <sstream>
 
-#include "ladder/gpu/cuda_check.hpp"
 #include "ladder/gpu/produce.hpp"
 #include "ladder/outcome.hpp"
+#include "verbs/cuda_check.hpp"
 
 namespace peal::ladder::gpu {
+
+using namespace cuda;
 
 std::uint32_t gpus() {
   int count = 0;
