@@ -16,6 +16,7 @@ struct ProxyQueue {
   std::uint64_t* doorbell = nullptr;  // as the CPU reaches it
   Qpn qpn;
   std::uint64_t rung = 0;  // the last index that the NIC knows
+  FenceScope fence_scope = FenceScope::kSystem;
 };
 
 // Rings if the producers have moved their index: any change counts, as indices that agree in their
@@ -29,11 +30,11 @@ bool ring_if_told(ProxyQueue& q) {
   M::store_relaxed(&q.word->doorbells, q.word->doorbells + 1);
   const std::uint64_t value = mlx5::encode_doorbell(pi, q.qpn);
   if (q.dbrec == nullptr) {
-    M::ring_doorbell_after_wqes(q.doorbell, value, FenceScope::kSystem);  // MO-3
+    M::ring_doorbell_after_wqes(q.doorbell, value, q.fence_scope);  // MO-3
     return true;
   }
-  M::store_dbrec_after_wqes(q.dbrec, mlx5::encode_dbrec(pi), FenceScope::kSystem);  // MO-1
-  M::ring_doorbell_after_dbrec(q.doorbell, value, FenceScope::kSystem);             // MO-2
+  M::store_dbrec_after_wqes(q.dbrec, mlx5::encode_dbrec(pi), q.fence_scope);  // MO-1
+  M::ring_doorbell_after_dbrec(q.doorbell, value, q.fence_scope);             // MO-2
   return true;
 }
 

@@ -1,6 +1,7 @@
 // The memory policy of CPU threads: every ordering of the queue protocol as a named operation.
 // docs/MEMORY_MODEL.md explains each MO number once. Release stores and acquire loads on the word
-// that carries the ordering, never free-standing fences, so that ThreadSanitizer sees true edges.
+// that carries the ordering, so that ThreadSanitizer sees true edges; fences only for a NIC behind
+// a bus, beside those.
 #pragma once
 
 #include <sched.h>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "peal/memory/bus.hpp"
 #include "peal/memory/scope.hpp"
 #include "peal/mlx5/cqe.hpp"
 #include "peal/mlx5/wqe.hpp"
@@ -32,16 +34,18 @@ struct CpuMemory {
   }
 
   // MO-1: the WQEs are visible to whoever reads this record value.
-  static void store_dbrec_after_wqes(std::uint32_t* dbrec, std::uint32_t v, FenceScope) {
+  static void store_dbrec_after_wqes(std::uint32_t* dbrec, std::uint32_t v, FenceScope scope) {
+    if (scope == FenceScope::kBus) bus::memory_before_memory();  // MO-18
     word(dbrec).store(v, std::memory_order_release);
   }
   // MO-2: the record, and the WQEs before it, are visible to whoever reads this doorbell value.
-  static void ring_doorbell_after_dbrec(std::uint64_t* doorbell, std::uint64_t v, FenceScope) {
-    word(doorbell).store(v, std::memory_order_release);
+  static void ring_doorbell_after_dbrec(std::uint64_t* doorbell, std::uint64_t v,
+                                        FenceScope scope) {
+    ring(doorbell, v, scope);
   }
   // MO-3: as MO-2, where no record has been written yet for these WQEs.
-  static void ring_doorbell_after_wqes(std::uint64_t* doorbell, std::uint64_t v, FenceScope) {
-    word(doorbell).store(v, std::memory_order_release);
+  static void ring_doorbell_after_wqes(std::uint64_t* doorbell, std::uint64_t v, FenceScope scope) {
+    ring(doorbell, v, scope);
   }
 
   // MO-11: the WQEs are visible to the proxy that reads this producer index, and so to whom it
@@ -53,8 +57,11 @@ struct CpuMemory {
   // ---- NIC to producer -------------------------------------------------------------------------
 
   // MO-4, reading end: what the NIC wrote before this word, payload included, is visible after it.
-  static std::uint32_t load_cqe_owner_acquire(const std::uint32_t* nic_owner_word, FenceScope) {
-    return word(nic_owner_word).load(std::memory_order_acquire);
+  static std::uint32_t load_cqe_owner_acquire(const std::uint32_t* nic_owner_word,
+                                              FenceScope scope) {
+    const std::uint32_t v = word(nic_owner_word).load(std::memory_order_acquire);
+    if (scope == FenceScope::kBus) bus::loads_after_load();  // MO-18
+    return v;
   }
   // A word of a CQE whose owner word has been acquired. In a collapsed CQ the next one may be on
   // its way over it.
@@ -208,6 +215,13 @@ struct CpuMemory {
 
  private:
   static constexpr std::uint32_t kTurnsBeforeYield = 256;
+
+  static void ring(std::uint64_t* doorbell, std::uint64_t v, FenceScope scope) {
+    const bool behind_bus = scope == FenceScope::kBus;
+    if (behind_bus) bus::around_register();  // MO-18
+    word(doorbell).store(v, std::memory_order_release);
+    if (behind_bus) bus::around_register();
+  }
 
   template <class T>
   static std::atomic_ref<T> word(T* p) {

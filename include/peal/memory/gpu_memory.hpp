@@ -18,7 +18,8 @@
   switch (scope) {                                     \
     case FenceScope::kBlock: STATEMENT("cta"); break;  \
     case FenceScope::kDevice: STATEMENT("gpu"); break; \
-    case FenceScope::kSystem: STATEMENT("sys"); break; \
+    case FenceScope::kSystem:                          \
+    case FenceScope::kBus: STATEMENT("sys"); break;    \
   }
 
 namespace peal {
