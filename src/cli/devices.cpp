@@ -20,7 +20,7 @@ void print_devices(const ladder::LadderOptions& options, const ladder::RunEvents
       "  port        1, active, LID {}, MTU {}\n"
       "  send queue  up to {} slots\n"
       "  handler     {} requested, {} resolved: {}\n",
-      context.device_name(), context.lid(), context.active_mtu_bytes(), context.max_sq_depth(),
+      context.device_name(), context.lid(), context.mtu_bytes(), context.max_sq_depth(),
       nic_handler_name(handler.requested), nic_handler_name(handler.resolved),
       handler_reason_text(handler.why));
 }

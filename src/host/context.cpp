@@ -6,20 +6,21 @@
 #include "host/context_impl.hpp"
 #include "host/devx.hpp"
 #include "host/handler.hpp"
+#include "host/port.hpp"
 
 namespace peal {
 namespace {
 
 namespace devx = mlx5::devx;
 
-std::uint32_t mtu_bytes(ibv_mtu mtu) {
-  return 128u << static_cast<unsigned>(mtu);
-}
-
 ibv_context* open_by_name(verbs::Verbs& verbs, const std::string& wanted, std::string* name) {
   int count = 0;
   ibv_device** list = verbs.get_device_list(&count);
-  if (list == nullptr) throw system_error(errno, "listing RDMA devices");
+  if (list == nullptr) {
+    const int cause = errno;
+    throw Error(cause, std::string(system_error(cause, "listing RDMA devices").what()) +
+                           (cause == ENOSYS ? " (is the kernel's module ib_uverbs loaded?)" : ""));
+  }
   std::string seen;
   ibv_context* opened = nullptr;
   int error = ENODEV;
@@ -38,7 +39,10 @@ ibv_context* open_by_name(verbs::Verbs& verbs, const std::string& wanted, std::s
                             ? "there is no RDMA device"
                             : "there is no RDMA device '" + wanted + "'; there are: " + seen);
   }
-  throw system_error(error, "opening device " + *name);
+  const Error refused = system_error(error, "opening device " + *name);
+  if (error != EOPNOTSUPP) throw refused;
+  throw Error(error, std::string(refused.what()) +
+                         " (it is no mlx5 device, or its driver was built without DevX)");
 }
 
 using CapabilityQuery =
@@ -65,21 +69,11 @@ Context::Impl::~Impl() {
 Context Context::open(Provider provider, const ContextOptions& options) {
   auto impl = std::make_shared<Impl>();
   impl->provider = std::move(provider);
-  impl->port = options.port;
   verbs::Verbs& verbs = impl->verbs();
   impl->device = open_by_name(verbs, options.device, &impl->name);
 
-  ibv_port_attr port{};
-  if (const int error = verbs.query_port(impl->device, options.port, &port)) {
-    throw system_error(error,
-                       "querying port " + std::to_string(options.port) + " of " + impl->name);
-  }
-  if (port.state != IBV_PORT_ACTIVE) {
-    throw Error(ENETDOWN,
-                "port " + std::to_string(options.port) + " of " + impl->name + " is not active");
-  }
-  impl->lid = port.lid;
-  impl->active_mtu_bytes = mtu_bytes(port.active_mtu);
+  impl->hardware = verbs.is_hardware(impl->device);
+  host::open_port(*impl, options);
 
   CapabilityQuery general(devx::CommandOpcode::kQueryHcaCap);
   const std::byte* caps = ask(*impl, general, devx::query_hca_cap::kGeneral);
@@ -110,8 +104,17 @@ const std::string& Context::device_name() const {
 std::uint16_t Context::lid() const {
   return impl_->lid;
 }
-std::uint32_t Context::active_mtu_bytes() const {
-  return impl_->active_mtu_bytes;
+std::uint8_t Context::port() const {
+  return impl_->port;
+}
+std::uint32_t Context::mtu_bytes() const {
+  return impl_->mtu_bytes;
+}
+std::optional<PortGid> Context::gid() const {
+  return impl_->gid;
+}
+bool Context::is_hardware() const {
+  return impl_->hardware;
 }
 std::uint32_t Context::max_sq_depth() const {
   return impl_->max_sq_depth;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "host/proxy.hpp"
 #include "peal/host/context.hpp"
@@ -16,9 +17,12 @@ struct Context::Impl {
   ibv_pd* pd = nullptr;
   std::uint32_t pdn = 0;
   std::string name;
+  bool hardware = false;
   std::uint8_t port = 1;
   std::uint16_t lid = 0;
-  std::uint32_t active_mtu_bytes = 0;
+  std::uint32_t mtu_bytes = 0;
+  bool ethernet = false;
+  std::optional<PortGid> gid;  // where paths are made by it
   std::uint32_t max_sq_depth = 0;
   bool offers_recordless = false;  // queue pairs without a doorbell record
   HandlerChoice handler;

@@ -25,10 +25,11 @@ struct Command {
   }
   std::uint64_t get(mlx5::devx::Field field) const { return mlx5::devx::get(out.data(), field); }
 
-  // The error of a command that ended with `error`.
+  // The error of a command that ended with `error`. Where the device answered, its status says
+  // more; some versions of libmlx5 turn it into an errno value, others answer EREMOTEIO.
   Error failure(int error, const std::string& what) const {
-    if (error != EREMOTEIO) return system_error(error, what);
     const auto status = static_cast<std::uint8_t>(get(mlx5::devx::header::status));
+    if (error != EREMOTEIO && status == 0) return system_error(error, what);
     const auto syndrome = static_cast<std::uint32_t>(get(mlx5::devx::header::syndrome));
     char text[96];
     std::snprintf(text, sizeof text, ": command status 0x%02x (%s), syndrome 0x%x", status,

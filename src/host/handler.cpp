@@ -9,9 +9,13 @@ namespace peal::host {
 
 namespace {
 
-// A proxy reads what producers write.
+// A proxy reads what producers write: it needs memory that both reach.
 void require_proxy(const Context::Impl& context, const std::string& why) {
-  if (context.memory().reached_by_cpu()) return;
+  void* probe = context.memory().allocate_shared(sizeof(ProxyWord));
+  if (probe != nullptr) {
+    context.memory().release_shared(probe, sizeof(ProxyWord));
+    return;
+  }
   throw Error(ENOTSUP, why + "a CPU proxy cannot ring the queues of " + context.name +
                            ": the CPU does not reach the memory that they lie in");
 }
@@ -26,18 +30,23 @@ HandlerChoice resolve_handler(Context::Impl& context, NicHandler requested,
     return {requested, NicHandler::kProxy, HandlerReason::kRequested};
   }
   const int error = probe->map();
+  std::string remedy = context.memory().uar_remedy();
+  if (!remedy.empty()) remedy = " (" + remedy + ")";
   if (requested == NicHandler::kDirect) {
     if (error != 0) {
-      throw system_error(error, "mapping a UAR page of " + context.name +
-                                    " for the producers, which the direct handler needs");
+      const Error cause = system_error(error, "mapping a UAR page of " + context.name +
+                                                  " for the producers, which the direct handler "
+                                                  "needs");
+      throw Error(error, cause.what() + remedy);
     }
     return {requested, NicHandler::kDirect, HandlerReason::kRequested};
   }
   if (error == 0) return {requested, NicHandler::kDirect, HandlerReason::kUarMapped};
-  const Error cause =
+  const Error refused =
       system_error(error, "mapping a UAR page of " + context.name + " for the producers");
-  require_proxy(context, std::string(cause.what()) + "; ");
-  if (warn) warn(std::string(cause.what()) + "; a CPU proxy rings its queues instead");
+  const std::string cause = refused.what() + remedy;
+  require_proxy(context, cause + "; ");
+  if (warn) warn(cause + "; a CPU proxy rings its queues instead");
   return {requested, NicHandler::kProxy, HandlerReason::kUarNotMapped};
 }
 

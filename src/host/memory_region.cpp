@@ -1,25 +1,13 @@
 #include "peal/host/memory_region.hpp"
 
-#include <sys/resource.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <utility>
 
 #include "host/context_impl.hpp"
+#include "host/registration.hpp"
 
 namespace peal {
-namespace {
-
-// Registration pins memory, so the limit on locked memory is the usual cause of ENOMEM.
-std::string memlock_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "unknown";
-  if (limit.rlim_cur == RLIM_INFINITY) return "unlimited";
-  return std::to_string(limit.rlim_cur) + " bytes";
-}
-
-}  // namespace
 
 MemoryRegion MemoryRegion::create(const Context& context, void* memory, std::size_t bytes,
                                   Access access) {
@@ -28,16 +16,18 @@ MemoryRegion MemoryRegion::create(const Context& context, void* memory, std::siz
   if (allows(access, Access::kRemoteRead)) flags |= IBV_ACCESS_REMOTE_READ;
   if (allows(access, Access::kRemoteAtomic)) flags |= IBV_ACCESS_REMOTE_ATOMIC;
   MemoryRegion region(context);
-  ibv_mr* mr = context.impl().verbs().reg_mr_iova(context.impl().pd, memory, bytes,
-                                                  reinterpret_cast<std::uint64_t>(memory), flags);
-  if (mr == nullptr) {
-    const int error = errno;
-    char where[64];
-    std::snprintf(where, sizeof where, "registering %zu bytes at %p", bytes, memory);
-    throw system_error(error, std::string(where) + " (RLIMIT_MEMLOCK is " + memlock_limit() + ")");
-  }
+  const Context::Impl& impl = context.impl();
+  const auto iova = reinterpret_cast<std::uint64_t>(memory);
+  char what[64];
+  std::snprintf(what, sizeof what, "registering %zu bytes at %p", bytes, memory);
+  ibv_mr* mr = host::register_memory(
+      impl, memory, bytes, what,
+      [&](const verbs::Dmabuf& d) {
+        return impl.verbs().reg_dmabuf_mr(impl.pd, d.offset, bytes, iova, d.fd, flags);
+      },
+      [&] { return impl.verbs().reg_mr_iova(impl.pd, memory, bytes, iova, flags); });
   region.mr_ = mr;
-  region.address_ = reinterpret_cast<std::uint64_t>(memory);
+  region.address_ = iova;
   region.bytes_ = bytes;
   region.lkey_ = Lkey(mr->lkey);
   region.rkey_ = Rkey(mr->rkey);

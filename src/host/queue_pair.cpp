@@ -10,6 +10,8 @@
 
 #include "host/context_impl.hpp"
 #include "host/devx.hpp"
+#include "host/path.hpp"
+#include "host/registration.hpp"
 #include "host/uar.hpp"
 #include "peal/memory/cpu_memory.hpp"
 #include "peal/mlx5/doorbell.hpp"
@@ -48,6 +50,7 @@ struct QueuePair::Impl {
   struct Ring {
     void* memory = nullptr;
     std::size_t bytes = 0;
+    bool shared = false;  // with the proxy, which writes it too
     mlx5dv_devx_umem* umem = nullptr;
   };
 
@@ -76,6 +79,10 @@ struct QueuePair::Impl {
   void modify(devx::CommandOpcode opcode,
               host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes>& command) const;
   verbs::Verbs& verbs() const { return context.impl().verbs(); }
+  FenceScope fence_scope() const {
+    return context.is_hardware() ? FenceScope::kBus : FenceScope::kSystem;
+  }
+  bool proxied() const { return context.handler().resolved == NicHandler::kProxy; }
   // Null: it has no record.
   std::uint32_t* dbrec_send_word() const {
     if (!options.doorbell_record) return nullptr;
@@ -109,11 +116,16 @@ QueuePair::Impl::~Impl() {
   for (Ring* ring : {&sq, &cq, &dbrec}) {
     // What the device did not let go of it may still reach: better lost than used by somebody else.
     if (ring->umem != nullptr && verbs().devx_umem_dereg(ring->umem) != 0) continue;
-    if (ring->memory != nullptr) memory.release(ring->memory, ring->bytes);
+    if (ring->memory == nullptr) continue;
+    if (ring->shared) {
+      memory.release_shared(ring->memory, ring->bytes);
+    } else {
+      memory.release(ring->memory, ring->bytes);
+    }
   }
   if (marks != nullptr) memory.release(marks, options.depth * sizeof(std::uint64_t));
   if (state != nullptr) memory.release(state, sizeof(QueueState));
-  if (proxy_word != nullptr) memory.release(proxy_word, sizeof(ProxyWord));
+  if (proxy_word != nullptr) memory.release_shared(proxy_word, sizeof(ProxyWord));
 }
 
 void QueuePair::Impl::make_counters() {
@@ -123,8 +135,8 @@ void QueuePair::Impl::make_counters() {
   state = static_cast<QueueState*>(counters);
   marks = static_cast<std::uint64_t*>(memory.allocate(options.depth * sizeof(std::uint64_t)));
   if (marks == nullptr) throw system_error(errno, "allocating a queue's marks");
-  if (context.handler().resolved == NicHandler::kProxy) {
-    void* word = memory.allocate(sizeof(ProxyWord));
+  if (proxied()) {
+    void* word = memory.allocate_shared(sizeof(ProxyWord));
     if (word == nullptr) throw system_error(errno, "allocating a queue's word for the proxy");
     proxy_word = static_cast<ProxyWord*>(word);
   }
@@ -178,7 +190,8 @@ void QueuePair::Impl::add_to_proxy() {
                              .dbrec = dbrec_send_word(),
                              .doorbell = uar->cpu_register(options.doorbell_record),
                              .qpn = qpn,
-                             .rung = first_index});
+                             .rung = first_index,
+                             .fence_scope = fence_scope()});
 }
 
 // A mapping that fails now is an error: who rings was decided when the context was opened.
@@ -190,16 +203,19 @@ void QueuePair::Impl::make_uar() {
 }
 
 void QueuePair::Impl::make_ring(Ring* ring, std::size_t bytes, const char* what) {
-  ring->memory = context.impl().memory().allocate(bytes);
+  verbs::DeviceMemory& memory = context.impl().memory();
+  ring->memory = ring->shared ? memory.allocate_shared(bytes) : memory.allocate(bytes);
   if (ring->memory == nullptr) {
     throw system_error(errno, "allocating " + std::to_string(bytes) + " bytes for the " + what);
   }
   ring->bytes = bytes;
-  ring->umem =
-      verbs().devx_umem_reg(context.impl().device, ring->memory, bytes, IBV_ACCESS_LOCAL_WRITE);
-  if (ring->umem == nullptr) {
-    throw system_error(errno, std::string("registering the umem of the ") + what);
-  }
+  ibv_context* device = context.impl().device;
+  ring->umem = host::register_memory(
+      context.impl(), ring->memory, bytes, std::string("registering the umem of the ") + what,
+      [&](const verbs::Dmabuf& d) {
+        return verbs().devx_umem_reg_dmabuf(device, d.offset, bytes, d.fd, IBV_ACCESS_LOCAL_WRITE);
+      },
+      [&] { return verbs().devx_umem_reg(device, ring->memory, bytes, IBV_ACCESS_LOCAL_WRITE); });
 }
 
 void QueuePair::Impl::make_cq() {
@@ -302,6 +318,7 @@ std::unique_ptr<QueuePair::Impl> QueuePair::Impl::make(const Context& context,
   if (impl->uar == nullptr) impl->make_uar();
   impl->make_ring(&impl->sq, std::size_t{options.depth} * mlx5::kSlotBytes, "send queue");
   // The QP's record, then the CQ's.
+  impl->dbrec.shared = impl->proxied();
   impl->make_ring(&impl->dbrec, 2 * mlx5::kDbrecBytes, "doorbell records");
   impl->start_counters_at(options.first_wqe_index);
   impl->make_cq();
@@ -332,7 +349,10 @@ HandlerChoice QueuePair::handler() const {
 }
 
 QueuePairAddress QueuePair::address() const {
-  return {impl_->qpn, impl_->psn, impl_->context.lid(), impl_->context.active_mtu_bytes()};
+  QueuePairAddress address{impl_->qpn, impl_->psn, impl_->context.lid(),
+                           impl_->context.mtu_bytes()};
+  if (const auto port = impl_->context.gid()) address.gid = port->gid;
+  return address;
 }
 
 void QueuePair::Impl::modify(
@@ -352,13 +372,12 @@ void QueuePair::Impl::modify(
 }
 
 void QueuePair::connect(const QueuePairAddress& peer) {
-  using Modify = host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes>;
   const auto in_context = [](devx::Field f) { return devx::within(devx::modify_qp::qpc, f); };
   const auto in_path = [&in_context](devx::Field f) {
     return in_context(devx::within(devx::qpc::primary_address_path, f));
   };
 
-  Modify init(devx::CommandOpcode::kRst2InitQp);
+  host::ModifyQp init(devx::CommandOpcode::kRst2InitQp);
   init.set(in_context(devx::qpc::pm_state), devx::qpc::kPmStateMigrated);
   init.set(in_context(devx::qpc::rwe), 1);
   init.set(in_context(devx::qpc::rre), 1);
@@ -368,19 +387,18 @@ void QueuePair::connect(const QueuePairAddress& peer) {
   init.set(in_path(devx::ads::pkey_index), 0);
   impl_->modify(devx::CommandOpcode::kRst2InitQp, init);
 
-  const std::uint32_t mtu = std::min(impl_->context.active_mtu_bytes(), peer.mtu_bytes);
-  Modify rtr(devx::CommandOpcode::kInit2RtrQp);
+  const std::uint32_t mtu = std::min(impl_->context.mtu_bytes(), peer.mtu_bytes);
+  host::ModifyQp rtr(devx::CommandOpcode::kInit2RtrQp);
   rtr.set(in_context(devx::qpc::mtu),
           mtu < 256 ? 0 : static_cast<std::uint64_t>(std::countr_zero(mtu)) - 7);
   rtr.set(in_context(devx::qpc::log_msg_max), kLogMaxMessage);
   rtr.set(in_context(devx::qpc::remote_qpn), peer.qpn.value);
   rtr.set(in_context(devx::qpc::next_rcv_psn), peer.psn.value);
   rtr.set(in_context(devx::qpc::log_rra_max), kLogReadsInFlight);
-  rtr.set(in_path(devx::ads::rlid), peer.lid);
-  rtr.set(in_path(devx::ads::vhca_port_num), impl_->context.impl().port);
+  host::set_path(impl_->context.impl(), impl_->options, impl_->qpn, peer, rtr);
   impl_->modify(devx::CommandOpcode::kInit2RtrQp, rtr);
 
-  Modify rts(devx::CommandOpcode::kRtr2RtsQp);
+  host::ModifyQp rts(devx::CommandOpcode::kRtr2RtsQp);
   rts.set(in_context(devx::qpc::next_send_psn), impl_->psn.value);
   rts.set(in_context(devx::qpc::retry_count), impl_->options.retry_count);
   rts.set(in_context(devx::qpc::rnr_retry), kRnrRetry);
@@ -411,10 +429,14 @@ bool QueuePair::Impl::drained() const {
          (tail || seen.owner == mlx5::cqe_owner(number, options.depth));
 }
 
+bool QueuePair::flushed() const {
+  return impl_->drained();
+}
+
 void QueuePair::reset(std::uint64_t timeout_ns) {
   to_error();
   Wait<CpuMemory> wait(timeout_ns);
-  while (!impl_->drained()) {
+  while (!flushed()) {
     if (wait.turn_until_deadline()) {
       throw Error(ETIMEDOUT, "resetting a QP: the device has not flushed what was posted");
     }
@@ -477,7 +499,7 @@ QueueHandle QueuePair::handle() const {
   h.depth = impl_->options.depth;
   h.qpn = impl_->qpn;
   h.has_record = impl_->options.doorbell_record;
-  h.fence_scope = FenceScope::kSystem;
+  h.fence_scope = impl_->fence_scope();
   h.handler = handler();
   return h;
 }

@@ -8,14 +8,22 @@
 namespace peal::host {
 namespace {
 
-// Flags of mlx5dv_devx_alloc_uar; the non-cached type is right for one 8-byte store.
+// Flags of mlx5dv_devx_alloc_uar. The non-cached type is right for one 8-byte store. The other one
+// is write-combining, whose buffer the CPU's doorbell empties (MO-2).
 constexpr std::uint32_t kUarNonCached = 1;
+constexpr std::uint32_t kUarBlueFlame = 0;
 
 }  // namespace
 
 std::shared_ptr<Uar> Uar::allocate(Context::Impl& context) {
   mlx5dv_devx_uar* uar = context.verbs().devx_alloc_uar(context.device, kUarNonCached);
-  if (uar == nullptr) throw system_error(errno, "allocating a UAR page");
+  if (uar == nullptr) uar = context.verbs().devx_alloc_uar(context.device, kUarBlueFlame);
+  if (uar == nullptr) {
+    throw system_error(errno, "allocating a UAR page of " + context.name +
+                                  ", non-cached or write-combining (where queue pairs have used "
+                                  "them up, the NIC's BAR is to be made larger: PF_LOG_BAR_SIZE of "
+                                  "mlxconfig)");
+  }
   return std::shared_ptr<Uar>(new Uar(context, uar));
 }
 

@@ -125,7 +125,21 @@ int SoftwareVerbs::query_port(ibv_context*, std::uint8_t port, ibv_port_attr* at
   attributes->active_mtu = IBV_MTU_4096;
   attributes->max_msg_sz = 1u << nic::kLogMaxMessage;
   attributes->lid = 1;
+  attributes->gid_tbl_len = 1;
   attributes->link_layer = IBV_LINK_LAYER_INFINIBAND;
+  return 0;
+}
+
+// One slot, of the form that an InfiniBand port has: a subnet's prefix and a number.
+int SoftwareVerbs::query_gid(ibv_context*, std::uint8_t port, std::uint32_t index,
+                             ibv_gid_entry* entry) {
+  if (port != 1 || index != 0) return EINVAL;
+  *entry = ibv_gid_entry{};
+  entry->gid.raw[0] = 0xfe;
+  entry->gid.raw[1] = 0x80;
+  entry->gid.raw[15] = 1;
+  entry->gid_type = IBV_GID_TYPE_IB;
+  entry->port_num = port;
   return 0;
 }
 
@@ -155,6 +169,11 @@ int SoftwareVerbs::query_pdn(ibv_pd* pd, std::uint32_t* pdn) {
   return 0;
 }
 
+// An InfiniBand port has no Ethernet peers.
+int SoftwareVerbs::query_remote_mac(ibv_pd*, ibv_ah_attr*, std::uint8_t[6]) {
+  return EOPNOTSUPP;
+}
+
 ibv_mr* SoftwareVerbs::reg_mr_iova(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,
                                    int access) {
   if (refused("reg_mr")) return nullptr;
@@ -178,6 +197,12 @@ ibv_mr* SoftwareVerbs::reg_mr_iova(ibv_pd* pd, void* address, std::size_t bytes,
   return mr;
 }
 
+ibv_mr* SoftwareVerbs::reg_dmabuf_mr(ibv_pd*, std::uint64_t, std::size_t, std::uint64_t, int fd,
+                                     int) {
+  if (refused("reg_dmabuf_mr")) return nullptr;
+  return null_with<ibv_mr>(fd < 0 ? EBADF : EOPNOTSUPP);
+}
+
 int SoftwareVerbs::dereg_mr(ibv_mr* mr) {
   bool freed = false;
   const auto f = [&] { freed = commands_.deregister_region(mr->lkey); };
@@ -196,6 +221,12 @@ mlx5dv_devx_umem* SoftwareVerbs::devx_umem_reg(ibv_context*, void* address, std:
   auto* umem = new SoftwareUmem;
   umem->umem.umem_id = number;
   return &umem->umem;
+}
+
+mlx5dv_devx_umem* SoftwareVerbs::devx_umem_reg_dmabuf(ibv_context*, std::uint64_t, std::size_t,
+                                                      int fd, std::uint32_t) {
+  if (refused("devx_umem_reg_dmabuf")) return nullptr;
+  return null_with<mlx5dv_devx_umem>(fd < 0 ? EBADF : EOPNOTSUPP);
 }
 
 int SoftwareVerbs::devx_umem_dereg(mlx5dv_devx_umem* umem) {

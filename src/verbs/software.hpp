@@ -41,15 +41,24 @@ class SoftwareVerbs final : public Verbs {
   const char* get_device_name(ibv_device* device) override;
   ibv_context* open_device(ibv_device* device) override;
   int close_device(ibv_context* context) override;
+  bool is_hardware(ibv_context*) override { return false; }
   int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) override;
+  int query_gid(ibv_context* context, std::uint8_t port, std::uint32_t index,
+                ibv_gid_entry* entry) override;
   ibv_pd* alloc_pd(ibv_context* context) override;
   int dealloc_pd(ibv_pd* pd) override;
   int query_pdn(ibv_pd* pd, std::uint32_t* pdn) override;
+  int query_remote_mac(ibv_pd* pd, ibv_ah_attr* path, std::uint8_t mac[6]) override;
   ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,
                       int access) override;
+  // Like a kernel without dmabuf: EOPNOTSUPP.
+  ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t bytes, std::uint64_t iova,
+                        int fd, int access) override;
   int dereg_mr(ibv_mr* mr) override;
   mlx5dv_devx_umem* devx_umem_reg(ibv_context* context, void* address, std::size_t bytes,
                                   std::uint32_t access) override;
+  mlx5dv_devx_umem* devx_umem_reg_dmabuf(ibv_context* context, std::uint64_t offset,
+                                         std::size_t bytes, int fd, std::uint32_t access) override;
   int devx_umem_dereg(mlx5dv_devx_umem* umem) override;
   mlx5dv_devx_uar* devx_alloc_uar(ibv_context* context, std::uint32_t flags) override;
   void devx_free_uar(mlx5dv_devx_uar* uar) override;

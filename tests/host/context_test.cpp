@@ -25,7 +25,7 @@ TEST(Context, OpensTheFirstDeviceOrTheOneNamed) {
     name = context.device_name();
     EXPECT_FALSE(name.empty());
     EXPECT_NE(context.lid(), 0);
-    EXPECT_EQ(context.active_mtu_bytes(), 4096u);
+    EXPECT_EQ(context.mtu_bytes(), 4096u);
     EXPECT_EQ(context.max_sq_depth(), 32768u);
     EXPECT_EQ(host.objects().pds, 1u);
   }

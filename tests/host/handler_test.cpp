@@ -197,6 +197,20 @@ TEST(HandlerStageResolve, IsNotTakenUpAgainWhenALaterMappingFails) {
   }
 }
 
+// The non-cached type may be refused while there is room for the other.
+TEST(HandlerStageResolve, TakesAUarPageOfTheOtherTypeWhereOneIsRefused) {
+  Opened o(NicHandler::kDirect, true);
+  const auto& asked = o.refusals.asked;
+  const auto first = static_cast<std::ptrdiff_t>(asked.size());
+  QueuePair::create(*o.context, {.depth = 4});
+  const auto place = std::find(asked.begin() + first, asked.end(), "devx_alloc_uar");
+  ASSERT_NE(place, asked.end());
+  o.refusals.refuse_at = asked.size() + static_cast<std::size_t>(place - asked.begin() - first);
+  EXPECT_NE(QueuePair::create(*o.context, {.depth = 4}).handle().doorbell, nullptr);
+  EXPECT_EQ(o.refusals.asked[o.refusals.refuse_at], "devx_alloc_uar");
+  EXPECT_EQ(o.refusals.asked[o.refusals.refuse_at + 1], "devx_alloc_uar");
+}
+
 // Every operation of a queue's creation in turn, so also the proxy's word.
 TEST(HandlerStageResolve, LeavesNothingOfAQueueThatCouldNotBeMade) {
   for (const NicHandler requested : {NicHandler::kDirect, NicHandler::kProxy}) {
@@ -215,6 +229,11 @@ TEST(HandlerStageResolve, LeavesNothingOfAQueueThatCouldNotBeMade) {
         EXPECT_EQ(o.host.memory->live, 0);
         EXPECT_EQ(o.host.memory->mapped_uars, 0);
         EXPECT_NO_THROW(QueuePair::create(*o.context, {.depth = 4}));
+        continue;
+      }
+      // A UAR page of the other type did as well.
+      if (o.refusals.asked.size() > first + at &&
+          o.refusals.asked[first + at] == "devx_alloc_uar") {
         continue;
       }
       EXPECT_GT(at, 10u);  // counters, marks, UAR, three rings twice, CQ, QP at least

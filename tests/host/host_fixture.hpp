@@ -35,17 +35,33 @@ class ForwardingVerbs : public verbs::Verbs {
   int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) override {
     return to_->query_port(context, port, attributes);
   }
+  bool is_hardware(ibv_context* context) override { return to_->is_hardware(context); }
+  int query_gid(ibv_context* context, std::uint8_t port, std::uint32_t index,
+                ibv_gid_entry* entry) override {
+    return to_->query_gid(context, port, index, entry);
+  }
   ibv_pd* alloc_pd(ibv_context* context) override { return to_->alloc_pd(context); }
   int dealloc_pd(ibv_pd* pd) override { return to_->dealloc_pd(pd); }
   int query_pdn(ibv_pd* pd, std::uint32_t* pdn) override { return to_->query_pdn(pd, pdn); }
+  int query_remote_mac(ibv_pd* pd, ibv_ah_attr* path, std::uint8_t mac[6]) override {
+    return to_->query_remote_mac(pd, path, mac);
+  }
   ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,
                       int access) override {
     return to_->reg_mr_iova(pd, address, bytes, iova, access);
+  }
+  ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t bytes, std::uint64_t iova,
+                        int fd, int access) override {
+    return to_->reg_dmabuf_mr(pd, offset, bytes, iova, fd, access);
   }
   int dereg_mr(ibv_mr* mr) override { return to_->dereg_mr(mr); }
   mlx5dv_devx_umem* devx_umem_reg(ibv_context* context, void* address, std::size_t bytes,
                                   std::uint32_t access) override {
     return to_->devx_umem_reg(context, address, bytes, access);
+  }
+  mlx5dv_devx_umem* devx_umem_reg_dmabuf(ibv_context* context, std::uint64_t offset,
+                                         std::size_t bytes, int fd, std::uint32_t access) override {
+    return to_->devx_umem_reg_dmabuf(context, offset, bytes, fd, access);
   }
   int devx_umem_dereg(mlx5dv_devx_umem* umem) override { return to_->devx_umem_dereg(umem); }
   mlx5dv_devx_uar* devx_alloc_uar(ibv_context* context, std::uint32_t flags) override {

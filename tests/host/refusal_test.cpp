@@ -73,8 +73,12 @@ TEST(Refusal, OfEachStepIsAnErrorThatNamesItAndLeavesNothingBehind) {
     for (const int code : {EIO, ENOMEM, EPERM}) {
       HostFixture host;
       int seen = 0;
+      // A UAR page of one type is asked for, then of the other.
+      const int calls = step.operation == std::string_view("devx_alloc_uar") ? 2 : 1;
       const verbs::RefuseHook refuse = [&](std::string_view operation) {
-        return operation == step.operation && seen++ == step.nth ? code : 0;
+        if (operation != step.operation) return 0;
+        const int nth = seen++;
+        return nth >= step.nth && nth < step.nth + calls ? code : 0;
       };
       Life life(host);
       nic::Commands::Objects before = host.objects();

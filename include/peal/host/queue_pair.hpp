@@ -23,6 +23,8 @@ struct QueuePairOptions {
   // 0x15.
   std::uint8_t ack_timeout = 18;
   std::uint8_t retry_count = 6;
+  // Of its packets, where the path is made by a GID: the IP header's DSCP and ECN, or the GRH's.
+  std::uint8_t traffic_class = 0;
   CompletionMode completion = CompletionMode::kEvery;
   // False: without a doorbell record, for DoorbellOrder::kRingOnly and no other. The device must
   // offer it (Context::offers_recordless), and the queue pair has a UAR page of its own.
@@ -38,6 +40,7 @@ struct QueuePairAddress {
   Psn psn;  // of the first packet that this side will send
   std::uint16_t lid = 0;
   std::uint32_t mtu_bytes = 0;
+  std::optional<Gid> gid = {};  // where its path is made by one
 };
 
 enum class QueuePairState : std::uint8_t { kReset, kInit, kRtr, kRts, kError, kUnknown };
@@ -76,6 +79,9 @@ class QueuePair {
   // To the error state: every posted WQE completes, flushed, so every wait for a ticket ends. For
   // use before destruction, which no producer may still be on the queue for. Throws Error.
   void to_error();
+  // After that: whether the last WQE that was posted has its CQE, and with it every one. Throws
+  // Error.
+  bool flushed() const;
 
   // Back to RST and empty, for use after an error or from the start again: first to error, where
   // every WQE posted is flushed, then the counters, the doorbell record and the error latch start

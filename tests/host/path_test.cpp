@@ -1,0 +1,185 @@
+// How a queue pair's path to its peer is made: by LID, by GID, over Ethernet.
+#include <gtest/gtest.h>
+
+#include "host/ethernet_verbs.hpp"
+
+namespace peal::test {
+namespace {
+
+namespace devx = mlx5::devx;
+
+struct PathFixture : ::testing::Test {
+  Context open(const ContextOptions& options = {}) {
+    Provider p = nics.provider();
+    p.verbs = verbs = std::make_shared<EthernetVerbs>(p.verbs);
+    verbs->table = table;
+    verbs->ethernet = ethernet;
+    verbs->active_mtu = active_mtu;
+    return Context::open(p, options);
+  }
+  std::uint32_t chosen(const ContextOptions& options = {}) { return open(options).gid()->index; }
+
+  HostFixture nics;
+  std::shared_ptr<EthernetVerbs> verbs;
+  std::map<std::uint32_t, Gid> table;
+  bool ethernet = true;
+  ibv_mtu active_mtu = IBV_MTU_4096;
+};
+
+QueuePairAddress peer_with(std::optional<Gid> gid, std::uint32_t mtu_bytes = 4096) {
+  return {Qpn(0x002345), Psn(7), 9, mtu_bytes, gid};
+}
+
+TEST_F(PathFixture, TakesTheGidThatReachesFurthest) {
+  table = {{2, link_local(GidType::kRoceV1, 1)}, {3, link_local(GidType::kRoceV2, 1)}};
+  EXPECT_EQ(chosen(), 3u);
+  table[5] = ipv6(GidType::kRoceV2, 1);
+  EXPECT_EQ(chosen(), 5u);
+  table[6] = ipv4(GidType::kRoceV1, 1);
+  table[7] = ipv4(GidType::kRoceV2, 1);
+  EXPECT_EQ(chosen(), 7u);
+  table[1] = ipv4(GidType::kRoceV2, 2);
+  EXPECT_EQ(chosen(), 1u) << "the first of equals";
+}
+
+TEST_F(PathFixture, TakesTheGidThatIsNamed) {
+  table = {{2, ipv4(GidType::kRoceV1, 1)}, {3, ipv4(GidType::kRoceV2, 1)}};
+  EXPECT_EQ(chosen({.gid_index = 2}), 2u);
+  EXPECT_EQ(chosen({.gid_type = GidType::kRoceV1}), 2u);
+  EXPECT_EQ(open({.gid_index = 3}).gid()->gid, ipv4(GidType::kRoceV2, 1));
+  EXPECT_EQ(gid_text(ipv4(GidType::kRoceV2, 1)), "::ffff:192.0.2.1");
+}
+
+TEST_F(PathFixture, SkipsSlotsThatAreEmptyUnreadableOrZero) {
+  table = {{0, Gid{}}, {6, ipv4(GidType::kRoceV2, 1)}};
+  EXPECT_EQ(chosen(), 6u);
+}
+
+TEST_F(PathFixture, SaysThatThereIsNoGid) {
+  const Error none = error_of([&] { open(); });
+  EXPECT_EQ(none.code(), ENODATA);
+  EXPECT_TRUE(says(none, "port 1 of mlx5_software0 has no GID in 8 slots: give its network"))
+      << none.what();
+  table[4] = ipv4(GidType::kRoceV1, 1);
+  EXPECT_TRUE(says(error_of([&] { open({.gid_type = GidType::kRoceV2}); }), "has no roce_v2 GID"));
+  EXPECT_TRUE(says(error_of([&] { open({.gid_index = 5}); }), "has no GID at index 5 of 8"));
+  EXPECT_TRUE(says(error_of([&] { open({.gid_index = 4, .gid_type = GidType::kRoceV2}); }),
+                   "GID index 4 of port 1 of mlx5_software0 is roce_v1, not roce_v2"));
+}
+
+// Nothing is left behind, and the next one succeeds.
+TEST_F(PathFixture, AHundredFailedOpensLeaveNothing) {
+  for (int i = 0; i < 100; ++i) error_of([&] { open(); });
+  EXPECT_EQ(nics.objects().pds, 0u);
+  table[3] = ipv4(GidType::kRoceV2, 1);
+  EXPECT_EQ(chosen(), 3u);
+}
+
+TEST_F(PathFixture, TellsADeviceOnEthernetAllOfThePath) {
+  table = {{3, ipv4(GidType::kRoceV2, 1)}};
+  const Context context = open();
+  QueuePair qp = QueuePair::create(context, {.traffic_class = 104});
+  EXPECT_EQ(qp.address().gid, ipv4(GidType::kRoceV2, 1));
+  qp.connect(peer_with(ipv4(GidType::kRoceV2, 2)));
+  ASSERT_EQ(verbs->rtr.size(), 1u);
+  EXPECT_EQ(verbs->in_path(0, devx::ads::src_addr_index), 3u);
+  EXPECT_EQ(verbs->in_path(0, devx::ads::hop_limit), 64u) << "a router takes one off";
+  EXPECT_EQ(verbs->in_path(0, devx::ads::tclass), 104u);
+  EXPECT_EQ(verbs->in_path(0, devx::ads::rmac_47_32), 0xa0a1u);
+  EXPECT_EQ(verbs->in_path(0, devx::ads::rmac_31_0), 0xa2a3a4a5u);
+  EXPECT_EQ(verbs->in_path(0, devx::ads::rlid), 0u);
+  EXPECT_GE(verbs->in_path(0, devx::ads::udp_sport), 0xc000u);
+  const std::byte* rgid =
+      devx::at(verbs->rtr[0].data(),
+               devx::within(devx::modify_qp::qpc,
+                            devx::within(devx::qpc::primary_address_path, devx::ads::rgid_rip)));
+  EXPECT_EQ(std::memcmp(rgid, ipv4(GidType::kRoceV2, 2).bytes.data(), 16), 0);
+  // What the kernel is asked, with nothing in it that is not set.
+  EXPECT_EQ(verbs->asked.grh.sgid_index, 3);
+  EXPECT_EQ(verbs->asked.grh.hop_limit, 64);
+  EXPECT_EQ(verbs->asked.grh.traffic_class, 104);
+  EXPECT_EQ(verbs->asked.is_global, 1);
+  EXPECT_EQ(verbs->asked.static_rate, 0);
+  EXPECT_EQ(std::memcmp(verbs->asked.grh.dgid.raw, ipv4(GidType::kRoceV2, 2).bytes.data(), 16), 0);
+}
+
+TEST_F(PathFixture, QueuePairsOfTwoEndsSendFromTwoPorts) {
+  table = {{3, ipv4(GidType::kRoceV2, 1)}};
+  const Context context = open();
+  for (int i = 0; i < 2; ++i) {
+    QueuePair::create(context).connect(peer_with(ipv4(GidType::kRoceV2, 2)));
+    QueuePair qp = QueuePair::create(context);
+    qp.connect({Qpn(0x002346), Psn(7), 0, 4096, ipv4(GidType::kRoceV2, 2)});
+  }
+  EXPECT_NE(verbs->in_path(0, devx::ads::udp_sport), verbs->in_path(1, devx::ads::udp_sport));
+}
+
+TEST_F(PathFixture, SendsFromNoPortUnderRoceV1) {
+  table = {{3, link_local(GidType::kRoceV1, 1)}};
+  const Context context = open();
+  QueuePair::create(context).connect(peer_with(link_local(GidType::kRoceV1, 2)));
+  EXPECT_EQ(verbs->in_path(0, devx::ads::udp_sport), 0u);
+}
+
+TEST_F(PathFixture, RefusesAPeerWhoseGidIsOfAnotherType) {
+  table = {{3, ipv4(GidType::kRoceV2, 1)}};
+  const Context context = open();
+  QueuePair qp = QueuePair::create(context);
+  const Error other = error_of([&] { qp.connect(peer_with(ipv4(GidType::kRoceV1, 2))); });
+  EXPECT_EQ(other.code(), EINVAL);
+  EXPECT_TRUE(says(other,
+                   "this end's GID, at index 3, is of type roce_v2, the peer's of type "
+                   "roce_v1: choose indices of one type"))
+      << other.what();
+  QueuePair next = QueuePair::create(context);
+  EXPECT_TRUE(
+      says(error_of([&] { next.connect(peer_with(std::nullopt)); }), "the peer gives none"));
+}
+
+TEST_F(PathFixture, SaysWhichPeerHasNoEthernetAddress) {
+  table = {{3, ipv4(GidType::kRoceV2, 1)}};
+  const Context context = open();
+  verbs->mac_error = ETIMEDOUT;
+  QueuePair qp = QueuePair::create(context);
+  const Error e = error_of([&] { qp.connect(peer_with(ipv4(GidType::kRoceV2, 2))); });
+  EXPECT_EQ(e.code(), ETIMEDOUT);
+  EXPECT_TRUE(says(e, "the Ethernet address of the peer ::ffff:192.0.2.2")) << e.what();
+}
+
+TEST_F(PathFixture, GoesByLidOnInfiniBandUnlessAGidIsAskedFor) {
+  ethernet = false;
+  table = {{0, link_local(GidType::kInfiniBand, 1)}};
+  const Context by_lid = open();
+  EXPECT_FALSE(by_lid.gid().has_value());
+  QueuePair::create(by_lid).connect(peer_with(std::nullopt));
+  EXPECT_EQ(verbs->in_path(0, devx::ads::rlid), 9u);
+  EXPECT_EQ(verbs->in_path(0, devx::ads::grh), 0u);
+
+  const Context by_gid = open({.gid_index = 0});
+  QueuePair::create(by_gid).connect(peer_with(link_local(GidType::kInfiniBand, 2)));
+  EXPECT_EQ(verbs->in_path(0, devx::ads::rlid), 9u);
+  EXPECT_EQ(verbs->in_path(0, devx::ads::grh), 1u);
+  EXPECT_EQ(verbs->in_path(0, devx::ads::hop_limit), 64u);
+}
+
+// Of this port, of the peer's, and of what was asked for, the least.
+TEST_F(PathFixture, PacketsCarryTheLeastOfThreeMtus) {
+  table = {{3, ipv4(GidType::kRoceV2, 1)}};
+  const Gid gid = ipv4(GidType::kRoceV2, 2);
+  constexpr std::uint64_t k1024Bytes = 3;
+  QueuePair::create(open()).connect(peer_with(gid, 1024));
+  EXPECT_EQ(verbs->in_context(0, devx::qpc::mtu), k1024Bytes);
+  const Context asked = open({.mtu_bytes = 1024});
+  EXPECT_EQ(asked.mtu_bytes(), 1024u);
+  QueuePair::create(asked).connect(peer_with(gid, 4096));
+  EXPECT_EQ(verbs->in_context(0, devx::qpc::mtu), k1024Bytes);
+  active_mtu = IBV_MTU_1024;
+  QueuePair::create(open()).connect(peer_with(gid, 4096));
+  EXPECT_EQ(verbs->in_context(0, devx::qpc::mtu), k1024Bytes);
+  EXPECT_TRUE(says(error_of([&] { open({.mtu_bytes = 2048}); }),
+                   "the MTU of port 1 of mlx5_software0 is 1024: 2048 is more"));
+  EXPECT_TRUE(says(error_of([&] { open({.mtu_bytes = 1500}); }), "not 1500"));
+}
+
+}  // namespace
+}  // namespace peal::test
