@@ -34,6 +34,29 @@ void add_counters_option(CLI::App& app, bool& counters) {
                "after each row, what the NIC counted for each QP, on the standard error");
 }
 
+void add_device_options(CLI::App& app, LadderArguments& a) {
+  app.add_option(
+      "--provider", a.provider,
+      "where the NIC comes from: software, or rdma_core (the system's RDMA libraries and "
+      "a ConnectX); default: software");
+  app.add_option("-d,--device", a.device,
+                 "this end's, by name; of a ladder also FROM,TO; default: the first");
+  app.add_option("-i,--ib-port", a.ib_port, "the device's port; default: 1");
+  app.add_option("-x,--gid-index", a.gid_index,
+                 "of the port's GID table; default: on Ethernet RoCE v2 by IPv4 first");
+  app.add_option("--gid-type", a.gid_type, "ib, roce_v1 or roce_v2: that the GID must be of");
+}
+
+void add_path_options(CLI::App& app, LadderArguments& a) {
+  app.add_option("-m,--mtu", a.mtu,
+                 "bytes that a packet carries at most: 256 to 4096; default: what both ports can");
+  app.add_option("--traffic-class", a.traffic_class,
+                 "of the packets, where there is a GID: DSCP and ECN; default: 0");
+  app.add_option("-u,--qp-timeout", a.qp_timeout,
+                 "of an acknowledgement: 4.096 us * 2^N, N from 1 to 31; default: 18");
+  app.add_option("--retry", a.retry, "retransmissions after that, 0 to 7; default: 6");
+}
+
 // perftest's names are accepted where they mean the same.
 void add_traffic_options(CLI::App& app, LadderArguments& a) {
   app.add_option("--stages", a.stages, "stages to run, in this order; default: all");
@@ -57,11 +80,12 @@ void add_traffic_options(CLI::App& app, LadderArguments& a) {
   app.add_option("--sharing", a.sharing, "exclusive, block or device; default: device");
   app.add_option("--completion", a.completion,
                  "CQEs: of every WQE, or of each reservation's tail; default: every");
-  app.add_option("--provider", a.provider, "software");
+  add_device_options(app, a);
   app.add_option(
       "--engine", a.engine,
       "what runs the NICs: threads (a CPU thread), gpu (a kernel) or gpu-fused (blocks of "
       "the producers' kernel); default: threads");
+  add_path_options(app, a);
   app.add_option("--initiator", a.initiator,
                  "cpu or gpu: of which the producers are threads; default: gpu with --engine gpu, "
                  "else cpu");
@@ -267,7 +291,7 @@ int run(int argc, char** argv) {
   add_traffic_options(*server, arguments);
 
   CLI::App* devices = app.add_subcommand("devices", "say what a run would use, and who would ring");
-  devices->add_option("--provider", arguments.provider, "software");
+  add_device_options(*devices, arguments);
   devices->add_option("--handler", arguments.handler,
                       "automatic, direct or proxy; default: automatic");
   devices->add_option("--fault", arguments.faults, "uarfail: the doorbell page cannot be mapped");

@@ -2,6 +2,7 @@
 #include "engine/threads.hpp"
 #include "ladder/channel.hpp"
 #include "ladder/data_connection.hpp"
+#include "ladder/device_runs.hpp"
 #include "ladder/gpu/runs.hpp"
 #include "ladder/messages.hpp"
 #include "ladder/nics.hpp"
@@ -32,11 +33,13 @@ void end_alike(Channel& channel, double deadline_s, Outcome* outcome) {
   }
 }
 
-Outcome run_connected(Channel& channel, Socket data, const LadderOptions& options,
+// `data` is what software NICs are linked by; devices have a link of their own.
+Outcome run_connected(Channel& channel, std::optional<Socket> data, const LadderOptions& options,
                       const Interrupt& interrupt, const RunEvents& events, Notices& notices) {
   try {
-    link::StreamLink stream(data.release());
     RemoteReceiver far_end(channel, options.deadline_s, interrupt);
+    if (!data) return run_device_sender(options, far_end, interrupt, events, notices);
+    link::StreamLink stream(data->release());
     if (options.needs_gpu()) {
       return gpu::run_sender(options, stream, far_end, interrupt, events, notices);
     }
@@ -44,8 +47,8 @@ Outcome run_connected(Channel& channel, Socket data, const LadderOptions& option
     engine::ThreadsEngine engine({sender.step()});
     HostPayload source;
     CpuProducers producers;
-    const RunEnds ends{sender.core(),
-                       engine,
+    const RunEnds ends{&sender.core(),
+                       &engine,
                        open_sender(sender, engine, options, events),
                        producers,
                        source,
@@ -72,11 +75,14 @@ Outcome run_client(const ClientOptions& client, const LadderArguments& arguments
                   {"parameters", parameters_of(arguments)}},
                  wait());
     const nlohmann::json welcome = channel.receive("welcome", wait());
-    const DataTicket ticket = read_message([&] {
-      return DataTicket{number_from<std::uint16_t>(welcome, "data_port"),
-                        number_from<std::uint64_t>(welcome, "token")};
-    });
-    Socket data = connect_data(client.host, ticket, wait());
+    std::optional<Socket> data;
+    if (options.provider == ProviderKind::kSoftware) {
+      const DataTicket ticket = read_message([&] {
+        return DataTicket{number_from<std::uint16_t>(welcome, "data_port"),
+                          number_from<std::uint64_t>(welcome, "token")};
+      });
+      data = connect_data(client.host, ticket, wait());
+    }
     Notices notices;
     outcome = run_connected(channel, std::move(data), options, interrupt, events, notices);
     notices.tell(events.note);  // of how this end ended

@@ -1,5 +1,6 @@
 // `peal ladder`: both ends in one process.
 #include "engine/threads.hpp"
+#include "ladder/device_runs.hpp"
 #include "ladder/gpu/runs.hpp"
 #include "ladder/nics.hpp"
 #include "ladder/runs.hpp"
@@ -11,6 +12,9 @@ namespace {
 Outcome run_here(const LadderOptions& options, const Interrupt& interrupt, const RunEvents& events,
                  Notices& notices) {
   try {
+    if (options.provider == ProviderKind::kRdmaCore) {
+      return run_devices(options, interrupt, events, notices);
+    }
     if (options.needs_gpu()) return gpu::run_local(options, interrupt, events, notices);
     link::Loopback loopback;
     verbs::SoftwareNic sender(sender_options(options, notices.listener()), loopback.a());
@@ -19,9 +23,10 @@ Outcome run_here(const LadderOptions& options, const Interrupt& interrupt, const
     HostPayload source;
     HostPayload destination;
     CpuProducers producers;
-    LocalReceiver far_end(Context::open(receiver.provider(engine)), destination);
-    const RunEnds ends{sender.core(),
-                       engine,
+    LocalReceiver far_end(open_receiver(receiver.provider(engine), options), destination,
+                          options.path.of_queue_pairs());
+    const RunEnds ends{&sender.core(),
+                       &engine,
                        open_sender(sender, engine, options, events),
                        producers,
                        source,

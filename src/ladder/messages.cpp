@@ -25,12 +25,26 @@ const nlohmann::json& list_from(const nlohmann::json& j, const char* name) {
   return list;
 }
 
+Gid gid_from(const nlohmann::json& j) {
+  Gid gid;
+  const std::vector<std::uint64_t> bytes = numbers_from(j, "bytes");
+  if (bytes.size() != gid.bytes.size()) throw_not_understood("a GID must be of 16 bytes");
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] > 255) throw_not_understood("a GID must be of 16 bytes");
+    gid.bytes[i] = static_cast<std::uint8_t>(bytes[i]);
+  }
+  gid.type =
+      static_cast<GidType>(number_up_to(static_cast<std::uint64_t>(GidType::kRoceV2), j, "type"));
+  return gid;
+}
+
 QueuePairAddress address_from(const nlohmann::json& j) {
   QueuePairAddress a;
   a.qpn = Qpn(static_cast<std::uint32_t>(number_up_to(k24Bits, j, "qpn")));
   a.psn = Psn(static_cast<std::uint32_t>(number_up_to(k24Bits, j, "psn")));
   a.lid = number_from<std::uint16_t>(j, "lid");
   a.mtu_bytes = number_from<std::uint32_t>(j, "mtu");
+  if (j.contains("gid")) a.gid = gid_from(j.at("gid"));
   return a;
 }
 
@@ -61,7 +75,12 @@ std::vector<std::uint64_t> numbers_from(const nlohmann::json& j, const char* nam
 }
 
 nlohmann::json to_json(const QueuePairAddress& a) {
-  return {{"qpn", a.qpn.value}, {"psn", a.psn.value}, {"lid", a.lid}, {"mtu", a.mtu_bytes}};
+  nlohmann::json j = {
+      {"qpn", a.qpn.value}, {"psn", a.psn.value}, {"lid", a.lid}, {"mtu", a.mtu_bytes}};
+  if (a.gid) {
+    j["gid"] = {{"bytes", a.gid->bytes}, {"type", static_cast<std::uint8_t>(a.gid->type)}};
+  }
+  return j;
 }
 
 nlohmann::json to_json(const RowSetup& s) {

@@ -43,7 +43,14 @@ inline verbs::RefuseHook sender_refusals(const LadderOptions& options) {
 
 inline Context open_sender(Provider provider, const LadderOptions& options,
                            const RunEvents& events) {
-  return Context::open(std::move(provider), {.handler = options.handler, .warn = events.warn});
+  ContextOptions open = options.context_options(options.device.source);
+  open.handler = options.handler;
+  open.warn = events.warn;
+  return Context::open(std::move(provider), open);
+}
+// The other end of a run in this process.
+inline Context open_receiver(Provider provider, const LadderOptions& options) {
+  return Context::open(std::move(provider), options.context_options(options.device.destination));
 }
 inline Context open_sender(verbs::SoftwareNic& nic, engine::Engine& engine,
                            const LadderOptions& options, const RunEvents& events) {

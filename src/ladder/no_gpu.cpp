@@ -18,4 +18,13 @@ Outcome run_sender(const LadderOptions&, link::Link&, Receiver&, const Interrupt
   throw MachineError(kNoGpuCode);
 }
 
+Outcome run_devices(const LadderOptions&, const Interrupt&, const RunEvents&, Notices&) {
+  throw MachineError(kNoGpuCode);
+}
+
+Outcome run_device_sender(const LadderOptions&, Receiver&, const Interrupt&, const RunEvents&,
+                          Notices&) {
+  throw MachineError(kNoGpuCode);
+}
+
 }  // namespace peal::ladder::gpu

@@ -349,6 +349,10 @@ void for_each_parameter(Arguments& a, F f) {
   f("submit", a.submit);
   f("window", a.window);
   f("deadline", a.deadline);
+  f("mtu", a.mtu);
+  f("qp-timeout", a.qp_timeout);
+  f("retry", a.retry);
+  f("traffic-class", a.traffic_class);
 }
 
 std::string joined(const std::vector<std::string>& texts) {
@@ -365,6 +369,61 @@ std::vector<std::string> parted(const std::string& text) {
     from = to + 1;
   }
   return all;
+}
+
+void parse_device(const LadderArguments& a, LadderOptions* o) {
+  if (!a.provider.empty()) {
+    o->provider = choose<ProviderKind>(
+        "--provider", a.provider,
+        {{"software", ProviderKind::kSoftware}, {"rdma_core", ProviderKind::kRdmaCore}});
+  }
+  const std::size_t comma = a.device.find(',');
+  o->device.source = a.device.substr(0, comma);
+  o->device.destination =
+      comma == std::string::npos ? o->device.source : a.device.substr(comma + 1);
+  if (!a.ib_port.empty()) {
+    o->device.ib_port = static_cast<std::uint8_t>(parse_count("--ib-port", a.ib_port, {1, 255}));
+  }
+  if (!a.gid_index.empty()) {
+    o->device.gid_index =
+        static_cast<std::uint32_t>(parse_count("--gid-index", a.gid_index, {0, 255}));
+  }
+  if (!a.gid_type.empty()) {
+    o->device.gid_type = choose<GidType>("--gid-type", a.gid_type,
+                                         {{"ib", GidType::kInfiniBand},
+                                          {"roce_v1", GidType::kRoceV1},
+                                          {"roce_v2", GidType::kRoceV2}});
+  }
+}
+
+void parse_path(const LadderArguments& a, LadderOptions* o) {
+  if (!a.mtu.empty()) {
+    o->path.mtu_bytes = choose<std::uint32_t>(
+        "--mtu", a.mtu,
+        {{"256", 256}, {"512", 512}, {"1024", 1024}, {"2048", 2048}, {"4096", 4096}});
+  }
+  const auto byte = [](const char* name, const std::string& text, std::uint64_t least,
+                       std::uint64_t most, std::uint8_t* to) {
+    if (!text.empty()) *to = static_cast<std::uint8_t>(parse_count(name, text, {least, most}));
+  };
+  byte("--traffic-class", a.traffic_class, 0, 255, &o->path.traffic_class);
+  byte("--qp-timeout", a.qp_timeout, 1, 31, &o->path.ack_timeout);
+  byte("--retry", a.retry, 0, 7, &o->path.retry_count);
+}
+
+// What only a NIC in software does.
+void check_provider(const LadderArguments& a, const LadderOptions& o) {
+  if (o.provider == ProviderKind::kSoftware) return;
+  for (const auto& [name, given] :
+       {std::pair{"--engine", !a.engine.empty()}, std::pair{"--nic", !a.nic.empty()},
+        std::pair{"--order", !a.order.empty()}, std::pair{"--dbsrc", !a.dbsrc.empty()},
+        std::pair{"--rule", !a.rules.empty()}, std::pair{"--fault", !a.faults.empty()},
+        std::pair{"--doorbell-memory", !a.doorbell_memory.empty()}}) {
+    if (given) {
+      throw UsageError(std::string(name) +
+                       " is of the software ConnectX: not with --provider rdma_core");
+    }
+  }
 }
 
 void parse_nic(const LadderArguments& a, LadderOptions* o) {
@@ -412,7 +471,8 @@ std::uint64_t LadderOptions::first_wqe_index() const {
 
 LadderOptions make_options(const LadderArguments& a) {
   LadderOptions o;
-  if (!a.provider.empty()) choose<int>("--provider", a.provider, {{"software", 0}});
+  parse_device(a, &o);
+  parse_path(a, &o);
   parse_gpu(a, &o);
   if (!a.size.empty()) o.sizes = parse_size_list("--size", a.size, {0, kMaxPutBytes});
   if (!a.iters.empty()) o.iters = parse_count("--iters", a.iters, {1, kMaxIters});
@@ -457,6 +517,7 @@ LadderOptions make_options(const LadderArguments& a) {
   for (const std::string& f : a.faults) o.faults.push_back(parse_fault(f));
   check_faults(o);
   check_gpu(a, o);
+  check_provider(a, o);
   return o;
 }
 
@@ -486,6 +547,11 @@ nlohmann::json parameters_of(const LadderArguments& a) {
   p["dbsrc"] = doorbell_source_name(o.doorbell_source);
   p["rule"] = changed_rules(o.rules);
   p["repeat"] = o.repeat;
+  p["provider"] = provider_name(o.provider);
+  p["mtu"] = o.path.mtu_bytes;
+  p["qp-timeout"] = o.path.ack_timeout;
+  p["retry"] = o.path.retry_count;
+  p["traffic-class"] = o.path.traffic_class;
   p.erase("deadline");  // each end waits as long as it likes
   p["seed"] = o.seed;
   // These stand for "by size", "by stage" or "by machine" where they were not given.

@@ -12,7 +12,7 @@
 #include "ladder/stage.hpp"
 #include "nic/requester.hpp"
 #include "nic/responder.hpp"
-#include "peal/device/queue_handle.hpp"
+#include "peal/host/queue_pair.hpp"
 #include "peal/memory/scope.hpp"
 
 namespace peal::ladder {
@@ -61,7 +61,40 @@ struct GpuOptions {
   std::optional<std::uint32_t> nic_blocks;  // absent: by the stages' QPs
 };
 
+// Where the NICs come from.
+enum class ProviderKind : std::uint8_t {
+  kSoftware,
+  kRdmaCore,  // the system's RDMA libraries
+};
+constexpr const char* provider_name(ProviderKind p) {
+  return p == ProviderKind::kSoftware ? "software" : "rdma_core";
+}
+
+// Which device this end uses: its own affair, of which the other end need not know.
+struct DeviceOptions {
+  std::string source;  // by name; empty: the first
+  std::string destination;
+  std::uint8_t ib_port = 1;
+  std::optional<std::uint32_t> gid_index;
+  std::optional<GidType> gid_type;
+};
+
+// How packets go; both ends agree.
+struct PathOptions {
+  std::uint32_t mtu_bytes = 0;  // 0: what both ports can
+  std::uint8_t traffic_class = 0;
+  std::uint8_t ack_timeout = QueuePairOptions{}.ack_timeout;
+  std::uint8_t retry_count = QueuePairOptions{}.retry_count;
+
+  QueuePairOptions of_queue_pairs() const {
+    return {.ack_timeout = ack_timeout, .retry_count = retry_count, .traffic_class = traffic_class};
+  }
+};
+
 struct LadderOptions {
+  ProviderKind provider = ProviderKind::kSoftware;
+  DeviceOptions device;
+  PathOptions path;
   EngineKind engine = EngineKind::kThreads;
   Initiator initiator = Initiator::kCpu;
   Exec exec = Exec::kThread;
@@ -87,6 +120,14 @@ struct LadderOptions {
   std::uint64_t seed = 1;
   std::vector<FaultSpec> faults;
 
+  // With which an end opens its device.
+  ContextOptions context_options(const std::string& name) const {
+    return {.device = name,
+            .port = device.ib_port,
+            .gid_index = device.gid_index,
+            .gid_type = device.gid_type,
+            .mtu_bytes = path.mtu_bytes};
+  }
   std::uint64_t deadline_ns() const { return static_cast<std::uint64_t>(deadline_s * 1e9); }
   std::uint64_t iters_for(const Stage& stage, std::uint64_t payload_bytes) const;
   std::uint32_t depth_for(const Stage& stage) const;
@@ -103,7 +144,8 @@ struct LadderArguments {
   std::string size, iters, stages, submit, doorbell, publish, sharing, producers, qps, window,
       batch, depth, nic, region, repeat, deadline, seed, provider, engine, handler, completion,
       order, dbsrc, initiator, exec, memory, doorbell_memory, gpu, nic_gpu, nic_blocks,
-      blocks_per_qp;
+      blocks_per_qp, mtu, traffic_class, qp_timeout, retry;
+  std::string device, ib_port, gid_index, gid_type;  // of this end alone
   std::vector<std::string> faults, rules;
 };
 

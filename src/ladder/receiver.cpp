@@ -28,8 +28,7 @@ Destination LocalReceiver::open_row(const RowSetup& setup) {
   d.address = region_[0].address();
   d.rkey = region_[0].rkey();
   for (std::size_t i = 0; i < setup.senders.size(); ++i) {
-    // It sends nothing, so the smallest ring will do.
-    queue_pairs_.push_back(QueuePair::create(context_, {.depth = 1}));
+    queue_pairs_.push_back(QueuePair::create(context_, options_));
     queue_pairs_.back().connect(setup.senders[i]);
     d.receivers.push_back(queue_pairs_.back().address());
   }

@@ -55,9 +55,11 @@ class Receiver {
 
 class LocalReceiver final : public Receiver {
  public:
-  // `memory` must outlive it.
-  LocalReceiver(Context context, PayloadMemory& memory)
-      : context_(std::move(context)), memory_(memory) {}
+  // Its queue pairs are made with `queue_pairs`, but for the depth. `memory` must outlive it.
+  LocalReceiver(Context context, PayloadMemory& memory, const QueuePairOptions& queue_pairs = {})
+      : context_(std::move(context)), memory_(memory), options_(queue_pairs) {
+    options_.depth = 1;  // it sends nothing, so the smallest ring will do
+  }
 
   Destination open_row(const RowSetup& setup) override;
   void prepare(const SegmentPlan& plan) override;
@@ -69,6 +71,7 @@ class LocalReceiver final : public Receiver {
  private:
   Context context_;
   PayloadMemory& memory_;
+  QueuePairOptions options_;
   std::vector<MemoryRegion> region_;  // none or one
   std::vector<QueuePair> queue_pairs_;
 };

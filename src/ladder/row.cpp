@@ -45,6 +45,15 @@ void visit_fields(AnyRow& row, Visit visit) {
   visit("fence_scope", row.fence_scope);
   visit("memory", row.memory);
   visit("doorbell_memory", row.doorbell_memory);
+  visit("device", row.device, kMayBeAbsent);
+  visit("ib_port", row.ib_port, kMayBeAbsent);
+  visit("gid_index", row.gid_index, kMayBeAbsent);
+  visit("gid", row.gid, kMayBeAbsent);
+  visit("gid_type", row.gid_type, kMayBeAbsent);
+  visit("mtu", row.mtu, kMayBeAbsent);
+  visit("traffic_class", row.traffic_class, kMayBeAbsent);
+  visit("qp_timeout", row.qp_timeout, kMayBeAbsent);
+  visit("retry", row.retry, kMayBeAbsent);
   visit("producers", row.producers);
   visit("qps", row.qps);
   visit("window", row.window);

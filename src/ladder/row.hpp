@@ -34,6 +34,15 @@ struct Row {
   std::string fence_scope;
   std::string memory;
   std::string doorbell_memory;
+  std::string device;
+  std::uint64_t ib_port = 0;
+  std::optional<std::uint64_t> gid_index;
+  std::optional<std::string> gid;
+  std::optional<std::string> gid_type;
+  std::uint64_t mtu = 0;
+  std::uint64_t traffic_class = 0;
+  std::uint64_t qp_timeout = 0;
+  std::uint64_t retry = 0;
   std::uint64_t producers = 0;
   std::uint64_t qps = 0;
   std::uint64_t window = 0;

@@ -52,11 +52,11 @@ void RowRun::open() {
   setup.payload_bytes = payload_bytes_;
   setup.slots = plan_.puts_per_segment * stage_.producers;
   setup.depth = depth_;
-  const QueuePairOptions entry{
-      .depth = depth_,
-      .first_wqe_index = options_.first_wqe_index(),
-      .completion = options_.completion,
-      .doorbell_record = submit_.options.doorbell != DoorbellOrder::kRingOnly};
+  QueuePairOptions entry = options_.path.of_queue_pairs();
+  entry.depth = depth_;
+  entry.first_wqe_index = options_.first_wqe_index();
+  entry.completion = options_.completion;
+  entry.doorbell_record = submit_.options.doorbell != DoorbellOrder::kRingOnly;
   queue_pairs_ = QpList::create(ends_.context, std::vector(stage_.qps, entry),
                                 {.stop = ends_.producers.stop_word()});
   for (std::uint32_t i = 0; i < stage_.qps; ++i) {
@@ -64,6 +64,10 @@ void RowRun::open() {
   }
   const Destination destination = ends_.receiver.open_row(setup);
   queue_pairs_->connect(destination.receivers);
+  mtu_bytes_ = ends_.context.mtu_bytes();
+  for (const QueuePairAddress& peer : destination.receivers) {
+    mtu_bytes_ = std::min(mtu_bytes_, peer.mtu_bytes);
+  }
   for (std::uint32_t i = 0; i < stage_.qps; ++i) {
     work_.queues.push_back((*queue_pairs_)[i].handle());
     work_.queues.back().stop = ends_.producers.stop_word();
@@ -231,12 +235,14 @@ void RowRun::watch() {
 void RowRun::wait_until_quiet() {
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(options_.deadline_ns());
-  for (bool quiet = false; !quiet && std::chrono::steady_clock::now() < deadline;) {
-    ends_.engine.call([&] {
-      quiet = true;
-      for (std::uint32_t i = 0; i < qps(); ++i) quiet &= ends_.nic.quiet(qpn(i));
+  for (bool quiet = false; !quiet && std::chrono::steady_clock::now() < deadline;
+       std::this_thread::yield()) {
+    quiet = true;
+    ends_.inspect([&](const nic::Inspected& nic) {
+      for (std::uint32_t i = 0; i < qps(); ++i) quiet &= nic.quiet(qpn(i));
     });
-    if (!quiet) std::this_thread::yield();
+    if (ends_.nic != nullptr) continue;
+    for (std::uint32_t i = 0; i < qps(); ++i) quiet &= (*queue_pairs_)[i].flushed();
   }
 }
 
@@ -328,7 +334,7 @@ std::vector<std::string> RowRun::overdue_qps(const std::vector<ProducerResult>& 
   for (std::uint32_t i = 0; i < qps(); ++i) {
     if (!overdue[i]) continue;
     std::optional<nic::QpDump> dump;
-    ends_.engine.call([&] { dump = ends_.nic.dump(qpn(i)); });
+    ends_.inspect([&](const nic::Inspected& nic) { dump = nic.dump(qpn(i)); });
     for (std::string& line : standing_of(qpn(i), (*queue_pairs_)[i].counters(), dump)) {
       lines.push_back(std::move(line));
     }
@@ -357,15 +363,21 @@ std::string wrong_payload_sentence(const std::string& stage, const Verdict& verd
 }
 
 std::vector<nic::QpCounters> RowRun::counters_of_qps() const {
-  std::vector<nic::QpCounters> all;
-  ends_.engine.call([&] {
-    for (std::uint32_t i = 0; i < qps(); ++i) all.push_back(ends_.nic.counters(qpn(i)));
+  std::vector<nic::QpCounters> all(qps());
+  ends_.inspect([&](const nic::Inspected& nic) {
+    for (std::uint32_t i = 0; i < qps(); ++i) all[i] = nic.counters(qpn(i));
   });
   return all;
 }
 
 nic::QpCounters RowRun::nic_counters() const {
   nic::QpCounters sum;
+  if (ends_.nic == nullptr) {  // what the producers know to have been done
+    sum.wqes_fetched = posted_.wqes;
+    sum.cqes = tail() ? posted_.reservations : posted_.wqes;
+    sum.bytes_moved = puts_ * payload_bytes_;
+    return sum;
+  }
   for (const nic::QpCounters& c : counters_of_qps()) {
     sum.wqes_fetched += c.wqes_fetched;
     sum.cqes += c.cqes;
@@ -376,7 +388,7 @@ nic::QpCounters RowRun::nic_counters() const {
 
 // Of the timed traffic, where there was any.
 void RowRun::tell_counters() const {
-  if (!events_.counters) return;
+  if (!events_.counters || ends_.nic == nullptr) return;
   const std::vector<nic::QpCounters> now = counters_of_qps();
   for (std::uint32_t i = 0; i < qps(); ++i) {
     const nic::QpCounters c = qp_before_.empty() ? now[i] : since(now[i], qp_before_[i]);
@@ -432,14 +444,14 @@ void RowRun::arm_faults() {
         default: break;  // not of the traffic
       }
     }
-    ends_.engine.call([&] { ends_.nic.arm_faults(qpn(i), faults); });
+    ends_.inspect([&](nic::Inspected& nic) { nic.arm_faults(qpn(i), faults); });
   }
 }
 
 std::uint32_t RowRun::unreached_faults() const {
   std::uint32_t n = 0;
-  ends_.engine.call([&] {
-    for (std::uint32_t i = 0; i < qps(); ++i) n += ends_.nic.unreached_faults(qpn(i));
+  ends_.inspect([&](const nic::Inspected& nic) {
+    for (std::uint32_t i = 0; i < qps(); ++i) n += nic.unreached_faults(qpn(i));
   });
   return n;
 }
@@ -457,8 +469,8 @@ Row RowRun::make_row() const {
   static const MachineFacts machine = machine_facts();
   const nic::QpCounters now = nic_counters();
   Row r;
-  r.kind = "software";
-  r.provider = "software";
+  r.kind = ends_.context.is_hardware() ? "hardware" : "software";
+  r.provider = ends_.facts.provider;
   r.engine = options_.null_nic ? "null" : ends_.facts.engine;
   r.link = ends_.facts.link;
   const QueueHandle& queue = work_.queues[0];
@@ -478,6 +490,17 @@ Row RowRun::make_row() const {
   r.fence_scope = scope_name(queue.fence_scope);
   r.memory = ends_.facts.memory;
   r.doorbell_memory = ends_.facts.doorbell_memory;
+  r.device = ends_.context.device_name();
+  r.ib_port = ends_.context.port();
+  if (const auto port = ends_.context.gid()) {
+    r.gid_index = port->index;
+    r.gid = gid_text(port->gid);
+    r.gid_type = gid_type_name(port->gid.type);
+  }
+  r.mtu = mtu_bytes_;
+  r.traffic_class = options_.path.traffic_class;
+  r.qp_timeout = options_.path.ack_timeout;
+  r.retry = options_.path.retry_count;
   r.producers = stage_.producers;
   r.qps = stage_.qps;
   r.window = stage_.window;

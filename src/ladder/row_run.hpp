@@ -70,6 +70,7 @@ class RowRun {
   std::uint64_t region_bytes_ = 0;
   std::vector<MemoryRegion> region_;  // none or one
   std::optional<QpList> queue_pairs_;
+  std::uint32_t mtu_bytes_ = 0;  // of the shortest of their paths
   SegmentWork work_;
 
   std::uint64_t next_sequence_ = 0;

@@ -33,6 +33,7 @@ struct RunEvents {
 
 // What rows say of what ran, besides what each of them is about.
 struct RunFacts {
+  std::string provider = "software";
   std::string engine = "threads";
   std::string link;
   std::string memory = "host";  // where the payload lies
@@ -44,8 +45,9 @@ struct RunFacts {
 
 // The sending end: its NIC, the engine that steps it, who PUTs from where, and the far end.
 struct RunEnds {
-  nic::Inspected& nic;
-  engine::Engine& engine;
+  // Null where it is a device, which tells of itself by its queues alone.
+  nic::Inspected* nic;
+  engine::Engine* engine;
   Context context;
   Producers& producers;
   PayloadMemory& source;
@@ -53,6 +55,12 @@ struct RunEnds {
   Notices& notices;  // of all NICs here
   RunFacts facts;
   std::uint64_t ends_here = 1;  // whose memory is this machine's
+
+  // Runs `f(nic)` between two of its steps, if it is one that can be asked.
+  template <class F>
+  void inspect(const F& f) const {
+    if (nic != nullptr) engine->call([&] { f(*nic); });
+  }
 };
 
 // Runs every size, stage and submit in turn until one fails. Throws what the control path or the

@@ -9,6 +9,7 @@
 #include "ladder/runs.hpp"
 #include "ladder/usage_error.hpp"
 #include "link/stream.hpp"
+#include "peal/host/rdma_core.hpp"
 
 namespace peal::ladder {
 namespace {
@@ -65,7 +66,8 @@ class Session {
     const nlohmann::json hello = channel_.receive("hello", wait());
     const LadderArguments theirs =
         read_message([&] { return arguments_from(hello.at("arguments")); });
-    const LadderOptions options = make_options(theirs);  // refuses what this build does not know
+    LadderOptions options = make_options(theirs);  // refuses what this build does not know
+    options.device = make_options(server_.required).device;
     const nlohmann::json asked = parameters_of(theirs);
     nlohmann::json mine = asked;
     mine.update(given_parameters(server_.required));
@@ -75,7 +77,15 @@ class Session {
     return options;
   }
 
+  // Its payload lies in this machine's memory, whatever the sender's lies in.
   Outcome serve(const LadderOptions& options) {
+    HostPayload destination;
+    if (options.provider == ProviderKind::kRdmaCore) {
+      LocalReceiver receiver(open_receiver(rdma_core(), options), destination,
+                             options.path.of_queue_pairs());
+      channel_.send({{"type", "welcome"}}, wait());
+      return serve(receiver);
+    }
     const Socket listener = listen_on(server_.bind, 0);
     const DataTicket ticket = random_ticket(listener);
     channel_.send({{"type", "welcome"}, {"data_port", ticket.port}, {"token", ticket.token}},
@@ -85,8 +95,12 @@ class Session {
     link::StreamLink stream(data.release());
     verbs::SoftwareNic nic(receiver_options(options, notices_.listener()), stream);
     engine::ThreadsEngine engine({nic.step()});
-    HostPayload destination;
-    LocalReceiver receiver(Context::open(nic.provider(engine)), destination);
+    LocalReceiver receiver(open_receiver(nic.provider(engine), options), destination,
+                           options.path.of_queue_pairs());
+    return serve(receiver);
+  }
+
+  Outcome serve(LocalReceiver& receiver) {
     for (;;) {
       const nlohmann::json message =
           channel_.receive_any("the client's next message", wait(row_bytes_));

@@ -21,6 +21,9 @@ inline int errno_of(cudaError_t error) {
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver: return ENODEV;
     case cudaErrorNotSupported: return ENOTSUP;
+    case cudaErrorNotPermitted: return EPERM;
+    case cudaErrorInvalidValue: return EINVAL;
+    case cudaErrorHostMemoryAlreadyRegistered: return EEXIST;
     default: return EIO;
   }
 }

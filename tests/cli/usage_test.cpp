@@ -39,7 +39,7 @@ const std::vector<Option>& traffic_options() {
        {"opcode", "opcode=", "opcode=0", "opcode=Off", "=off", "none=off", "opcodes=off",
         "opcode=off,wqe-index=off", "opcode=off "}},
       {"--nic", {"real", "0"}},
-      {"--provider", {"rdma_core", "hardware"}},
+      {"--provider", {"efa", "hardware"}},
       {"--engine", {"sim", "gpux"}},
       {"--fault",
        {"corrupt",

@@ -123,8 +123,8 @@ std::vector<std::string> lines_of_run(const std::vector<std::string>& rules) {
   HostPayload destination;
   CpuProducers producers;
   WrongKeyReceiver far_end(Context::open(receiver.provider(engine)), destination);
-  const RunEnds ends{sender.core(),
-                     engine,
+  const RunEnds ends{&sender.core(),
+                     &engine,
                      open_sender(sender, engine, options, events),
                      producers,
                      source,

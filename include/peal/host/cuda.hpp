@@ -1,6 +1,7 @@
 // What the control path needs where GPU threads produce. In the library peal::cuda.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "peal/host/provider.hpp"
@@ -12,5 +13,11 @@ namespace peal {
 // path that uses it may be called while a kernel waits for what the caller must do next. Throws
 // Error, with ENODEV where there is no GPU that CUDA can use.
 std::shared_ptr<verbs::DeviceMemory> cuda_host_memory();
+
+// For queues of a device, a real NIC, on which threads of the current CUDA device produce: in
+// `gpu_bytes` of that GPU's memory, which is taken at once, or where that is 0 in pinned memory of
+// the host. Lets payload in any GPU's memory be registered too. Throws Error, with ENODEV where
+// there is no GPU that CUDA can use.
+std::shared_ptr<verbs::DeviceMemory> cuda_nic_memory(std::size_t gpu_bytes);
 
 }  // namespace peal

@@ -9,9 +9,9 @@
 #include "engine/threads.hpp"
 #include "ladder/gpu/cuda_payload.hpp"
 #include "ladder/gpu/gpu_producers.hpp"
+#include "ladder/gpu/sizes.hpp"
 #include "ladder/gpu/topology.hpp"
 #include "ladder/nics.hpp"
-#include "ladder/row_plan.hpp"
 #include "ladder/table.hpp"
 #include "link/loopback.hpp"
 #include "verbs/cuda_check.hpp"
@@ -23,37 +23,8 @@ namespace {
 
 using namespace cuda;
 
-// Of an end, where nobody says how large: a segment of small PUTs takes milliseconds then.
-constexpr std::uint64_t kGpuRegionBytes = std::uint64_t{4} << 30;
 constexpr std::uint64_t kCeilingBytes = std::uint64_t{1} << 30;
 constexpr std::uint32_t kDefaultNicBlocks = 64;
-constexpr std::uint64_t kPageBytes = 4096;
-
-std::uint32_t most(const std::vector<Stage>& stages, std::uint32_t Stage::*knob) {
-  return std::ranges::max(stages, {}, knob).*knob;
-}
-
-// The rings, counters and records of the stage that has most of them, and of the peers: pages.
-std::uint64_t queue_bytes(const LadderOptions& o) {
-  std::uint64_t all = 0;
-  for (const Stage& s : o.stages) {
-    const std::uint64_t slots = std::max<std::uint64_t>(o.depth_for(s), 1);
-    const std::uint64_t one = slots * (mlx5::kSlotBytes + mlx5::kCqeBytes + 8) + 16 * kPageBytes;
-    all = std::max(all, s.qps * one);
-  }
-  return all + (std::uint64_t{16} << 20);
-}
-
-// The largest region that a row of this run takes, or what was asked for.
-std::uint64_t region_bytes(const LadderOptions& o) {
-  std::uint64_t all = o.region_bytes.value_or(0);
-  for (const std::uint64_t size : o.sizes) {
-    for (const Stage& s : o.stages) {
-      all = std::max(all, plan_row(o, s, size, kGpuRegionBytes).region_bytes(s));
-    }
-  }
-  return all;
-}
 
 // What a run has of CUDA, all of it before a kernel runs for ever.
 class Bench {
@@ -236,8 +207,8 @@ struct Talk {
 template <class Nic>
 Outcome run_from(const Talk& talk, Bench& bench, Nic& sender, engine::Engine& engine,
                  Receiver& receiver, const char* link, std::uint64_t ends_here) {
-  const RunEnds ends{sender.core(),
-                     engine,
+  const RunEnds ends{&sender.core(),
+                     &engine,
                      open_sender(bench.provider(sender, engine, sender_refusals(talk.options)),
                                  talk.options, talk.events),
                      bench.producers(),
@@ -253,7 +224,8 @@ Outcome run_from(const Talk& talk, Bench& bench, Nic& sender, engine::Engine& en
 template <class Nic>
 Outcome run_ends(const Talk& talk, Bench& bench, Nic& sender, Nic& receiver,
                  engine::Engine& engine) {
-  LocalReceiver far_end(Context::open(bench.provider(receiver, engine)), bench.destination());
+  LocalReceiver far_end(open_receiver(bench.provider(receiver, engine), talk.options),
+                        bench.destination(), talk.options.path.of_queue_pairs());
   return run_from(talk, bench, sender, engine, far_end, "loopback", 2);
 }
 

@@ -20,4 +20,10 @@ Outcome run_local(const LadderOptions& options, const Interrupt& interrupt, cons
 Outcome run_sender(const LadderOptions& options, link::Link& link, Receiver& receiver,
                    const Interrupt& interrupt, const RunEvents& events, Notices& notices);
 
+// The same of devices.
+Outcome run_devices(const LadderOptions& options, const Interrupt& interrupt,
+                    const RunEvents& events, Notices& notices);
+Outcome run_device_sender(const LadderOptions& options, Receiver& receiver,
+                          const Interrupt& interrupt, const RunEvents& events, Notices& notices);
+
 }  // namespace peal::ladder::gpu
