@@ -11,6 +11,7 @@
 #include "cli/devices.hpp"
 #include "cli/explore.hpp"
 #include "cli/report.hpp"
+#include "cli/self_description.hpp"
 #include "ladder/options.hpp"
 #include "ladder/parse.hpp"
 #include "ladder/rules.hpp"
@@ -306,6 +307,12 @@ int run(int argc, char** argv) {
   ExploreArguments explore;
   add_explore_command(app, explore);
 
+  std::string shell;
+  app.add_subcommand("man", "print the manual page, for `man -l -`");
+  app.add_subcommand("completion", "print a script that completes commands and options")
+      ->add_option("SHELL", shell, "bash")
+      ->required();
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {
@@ -326,6 +333,10 @@ int run(int argc, char** argv) {
     if (command == "devices") return run_devices_command(arguments, rules);
     if (command == "client") {
       return run_client_command(arguments, host, port, output, counters);
+    }
+    if (command == "man" || command == "completion") {
+      fmt::print("{}", command == "man" ? man_page(app) : completion_script(app, shell));
+      return ladder::kExitValidated;
     }
     if (command == "explore") return run_explore_command(explore);
     if (command.starts_with("decode")) return run_decode_command(command, decode);
