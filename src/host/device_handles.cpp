@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "host/context_impl.hpp"
+#include "host/layout.hpp"
 
 namespace peal {
 namespace {
@@ -35,7 +36,9 @@ void check_entry(QueuePairs queue_pairs, std::size_t i) {
 
 }  // namespace
 
-DeviceHandles DeviceHandles::create(QueuePairs queue_pairs, const std::uint32_t* stop) {
+DeviceHandles DeviceHandles::create(QueuePairs queue_pairs, const std::uint32_t* stop,
+                                    std::uint32_t layout) {
+  host::require_layout(layout);
   if (queue_pairs.empty()) throw Error(EINVAL, "there is no queue pair to make device handles of");
   for (std::size_t i = 0; i < queue_pairs.size(); ++i) check_entry(queue_pairs, i);
 

@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <string>
 
+#include "host/layout.hpp"
+
 namespace peal {
 namespace {
 
@@ -56,6 +58,11 @@ void QpList::connect(std::span<const QueuePairAddress> peers) {
   for (std::size_t i = 0; i < size(); ++i) {
     named("connecting " + entry_name(i, size()), [&] { queue_pairs_[i].connect(peers[i]); });
   }
+}
+
+const DeviceHandles& QpList::handles(std::uint32_t layout) const {
+  host::require_layout(layout);
+  return handles_;
 }
 
 }  // namespace peal

@@ -10,6 +10,7 @@
 
 #include "host/context_impl.hpp"
 #include "host/devx.hpp"
+#include "host/layout.hpp"
 #include "host/path.hpp"
 #include "host/registration.hpp"
 #include "host/uar.hpp"
@@ -484,7 +485,8 @@ std::uint64_t QueuePair::doorbells() const {
   return own + CpuMemory::load_relaxed(&impl_->proxy_word->doorbells);
 }
 
-QueueHandle QueuePair::handle() const {
+QueueHandle QueuePair::handle(std::uint32_t layout) const {
+  host::require_layout(layout);
   QueueHandle h;
   h.sq = static_cast<mlx5::Slot*>(impl_->sq.memory);
   h.dbrec = impl_->dbrec_send_word();
@@ -496,7 +498,7 @@ QueueHandle QueuePair::handle() const {
   h.completion = impl_->options.completion;
   h.cq_base = impl_->cq_base;
   h.max_message_bytes = std::uint64_t{1} << kLogMaxMessage;
-  h.depth = impl_->options.depth;
+  h.depth = h.cq_depth = impl_->options.depth;
   h.qpn = impl_->qpn;
   h.has_record = impl_->options.doorbell_record;
   h.fence_scope = impl_->fence_scope();

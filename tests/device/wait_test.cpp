@@ -62,7 +62,7 @@ TEST(Wait, IsPendingWhenNeverWrittenEntryMatchesOwnerAndCounter) {
   QueueHandle handle;
   handle.nic_cq = cq;
   handle.state = &state;
-  handle.depth = 4;
+  handle.depth = handle.cq_depth = 4;
   handle.cq_base = 4;
   SendQueue<ManualMemory, Sharing::kDevice> queue(handle);
   for (int i = 0; i < 100; ++i) ASSERT_EQ(queue.completions().try_wait(0), Status::kPending);

@@ -41,8 +41,9 @@ bool same(const QueueHandle& a, const QueueHandle& b) {
   return a.sq == b.sq && a.dbrec == b.dbrec && a.doorbell == b.doorbell && a.nic_cq == b.nic_cq &&
          a.state == b.state && a.marks == b.marks && a.proxy == b.proxy && a.stop == b.stop &&
          a.cq_base == b.cq_base && a.max_message_bytes == b.max_message_bytes &&
-         a.depth == b.depth && a.qpn == b.qpn && a.has_record == b.has_record &&
-         a.completion == b.completion && a.fence_scope == b.fence_scope && a.handler == b.handler;
+         a.depth == b.depth && a.cq_depth == b.cq_depth && a.layout == b.layout && a.qpn == b.qpn &&
+         a.has_record == b.has_record && a.completion == b.completion &&
+         a.fence_scope == b.fence_scope && a.handler == b.handler;
 }
 
 QueueHandle with_stop(QueueHandle h, const std::uint32_t* stop) {

@@ -48,7 +48,7 @@ class LoopQueue {
     h.marks = marks_.data();
     h.cq_base = 0 - first_;
     h.max_message_bytes = max_message_bytes;
-    h.depth = depth_;
+    h.depth = h.cq_depth = depth_;
     h.qpn = Qpn(0x123456);
     return h;
   }

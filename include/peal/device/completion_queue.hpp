@@ -80,12 +80,12 @@ class CompletionQueue {
   enum class Entry : std::uint8_t { kNotWritten, kSuccess, kError };
 
   PEAL_HOST_DEVICE const mlx5::Cqe* entry_of(std::uint64_t index) const {
-    return &q_.nic_cq[(index + q_.cq_base) & (q_.depth - 1)];
+    return &q_.nic_cq[(index + q_.cq_base) & (q_.cq_depth - 1)];
   }
 
   PEAL_HOST_DEVICE Entry look_at(std::uint64_t index) const {
     const std::uint64_t number = index + q_.cq_base;
-    const std::uint8_t owner = mlx5::cqe_owner(number, q_.depth);
+    const std::uint8_t owner = mlx5::cqe_owner(number, q_.cq_depth);
     // MO-4
     const mlx5::CqeOwnerWord seen = mlx5::decode_cqe_owner_word(
         M::load_cqe_owner_acquire(&entry_of(index)->word[mlx5::kCqeOwnerWord], q_.fence_scope));

@@ -63,7 +63,7 @@ class Producer {
         latencies_(latencies),
         timeout_ns_(options.timeout_ns),
         window_(options.window == 0 ? 1 : options.window),
-        batch_(effective_batch(options, queue.depth)) {}
+        batch_(effective_batch(options, queue_.handle().depth)) {}
 
   // Each posts one operation and rings: peal::put and so on. Blocks while the window is full, else
   // as put_many. Each counts as one PUT in the window and in the counts below.

@@ -222,6 +222,7 @@ PEAL_HOST_DEVICE Status wait(SendQueue<M, S>& queue, std::uint64_t ticket,
 template <class M, Sharing S>
 PEAL_HOST_DEVICE Status flush(SendQueue<M, S>& queue,
                               std::uint64_t timeout_ns = kDefaultTimeoutNs) {
+  if (queue.handle().depth == 0) return Status::kInvalid;  // its handle is not compatible
   const std::uint64_t end = queue.reserved();
   if (queue.completions().completed() >= end) return Status::kOk;
   return wait(queue, end - 1, timeout_ns);

@@ -25,15 +25,17 @@ struct Reservation {
 template <class M, Sharing S>
 class SendQueue {
  public:
+  // Of a handle that is not compatible, every reserve() and flush() is kInvalid, and nothing else
+  // may be called.
   PEAL_HOST_DEVICE explicit SendQueue(const QueueHandle& queue, SubmitOptions options = {})
-      : q_(queue), completions_(queue), options_(options) {}
+      : q_(usable(queue)), completions_(q_), options_(options) {}
 
   PEAL_HOST_DEVICE const QueueHandle& handle() const { return q_; }
   PEAL_HOST_DEVICE CompletionQueue<M, S>& completions() { return completions_; }
 
   // Takes `n` contiguous slots, 1 to depth. Blocks while the ring is full, polling completions, for
   // at most `timeout_ns`. On any status but kOk nothing was taken: no hole is left. kInvalid: `n`,
-  // or a doorbell order that does not fit the queue.
+  // a doorbell order that does not fit the queue, or a handle that is not compatible.
   // The caller must have published all that it reserved before.
   PEAL_HOST_DEVICE Status reserve(std::uint32_t n, Reservation* out,
                                   std::uint64_t timeout_ns = kDefaultTimeoutNs) {
@@ -91,6 +93,15 @@ class SendQueue {
 
  private:
   static constexpr FenceScope kScope = scope_of(S);
+
+  // Looked at once, here: a ring without slots refuses all that is posted, at no cost to a PUT.
+  PEAL_HOST_DEVICE static QueueHandle usable(QueueHandle queue) {
+    if (!is_compatible(queue)) {
+      queue.depth = 0;
+      queue.max_message_bytes = 1;  // it is divided by
+    }
+    return queue;
+  }
 
   PEAL_HOST_DEVICE bool rings_only() const { return options_.doorbell == DoorbellOrder::kRingOnly; }
 

@@ -18,9 +18,11 @@ class DeviceHandles {
  public:
   // One allocation and one copy, in the order of `queue_pairs`, which are of one context, each
   // named once. `stop`, which may be null, is put into every handle and must outlive their use.
+  // `layout` is left as it is: see QueuePair::handle.
   // Throws Error that names the entry, counted from 0, or the step; then nothing was left behind.
   static DeviceHandles create(std::span<const QueuePair* const> queue_pairs,
-                              const std::uint32_t* stop = nullptr);
+                              const std::uint32_t* stop = nullptr,
+                              std::uint32_t layout = kQueueHandleLayout);
   DeviceHandles(DeviceHandles&& other) noexcept;
   DeviceHandles& operator=(DeviceHandles&& other) noexcept;
   ~DeviceHandles();

@@ -48,7 +48,8 @@ class QpList {
   HandlerChoice handler() const { return context_.handler(); }
 
   // On the device: the entries in order, then their companions in the same order.
-  const DeviceHandles& handles() const { return handles_; }
+  // `layout` is left as it is: see QueuePair::handle. Throws Error.
+  const DeviceHandles& handles(std::uint32_t layout = kQueueHandleLayout) const;
 
  private:
   QpList(const Context& context, std::vector<QueuePair> queue_pairs,

@@ -98,8 +98,9 @@ class QueuePair {
   // Doorbell stores so far: the producers' own, and those of a proxy. Likewise.
   std::uint64_t doorbells() const;
 
-  // For the data path; valid as long as this object. `stop` may be set by the caller.
-  QueueHandle handle() const;
+  // For the data path; valid as long as this object. `stop` may be set by the caller. `layout` is
+  // left as it is: that of the caller's build. Throws Error when it is not this library's.
+  QueueHandle handle(std::uint32_t layout = kQueueHandleLayout) const;
 
  private:
   struct Impl;
