@@ -197,13 +197,25 @@ void CudaUarPages::give_back(void* page) {
 }  // namespace peal::verbs
 
 namespace peal {
+namespace {
 
-std::shared_ptr<verbs::DeviceMemory> cuda_host_memory() {
+void require_gpu() {
   int devices = 0;
   cudaError_t error = cudaGetDeviceCount(&devices);
   if (error == cudaSuccess && devices == 0) error = cudaErrorNoDevice;
   cuda::must(error, "there is no GPU that CUDA can use");
+}
+
+}  // namespace
+
+std::shared_ptr<verbs::DeviceMemory> cuda_host_memory() {
+  require_gpu();
   return std::make_shared<verbs::CudaHostMemory>();
+}
+
+std::shared_ptr<verbs::DeviceMemory> cuda_device_memory(std::size_t bytes) {
+  require_gpu();
+  return std::make_shared<verbs::CudaDeviceMemory>(bytes);
 }
 
 }  // namespace peal

@@ -45,9 +45,10 @@ class RawUar {
   std::uint32_t number() const { return number_; }
   // In the register of QPs with a record, or of those without.
   void ring(std::uint64_t word, bool has_record = true) {
-    CpuMemory::ring_doorbell_after_dbrec(
-        reinterpret_cast<std::uint64_t*>(page_->bytes + (has_record ? 0x800 : 0x600)), word,
-        FenceScope::kSystem);
+    CpuMemory::ring_doorbell_after_dbrec(doorbell(has_record), word, FenceScope::kSystem);
+  }
+  std::uint64_t* doorbell(bool has_record = true) {
+    return reinterpret_cast<std::uint64_t*>(page_->bytes + (has_record ? 0x800 : 0x600));
   }
 
  private:
@@ -241,6 +242,11 @@ class RawQp {
     ring();
     return index;
   }
+  // After another client of this queue: the next WQE and the next CQE are these.
+  void go_on_at(std::uint64_t index, std::uint64_t cqe) {
+    next_ = index;
+    cqes_polled_ = cqe;
+  }
   // As a client does after a reset.
   void start_over() {
     next_ = 0;
@@ -265,6 +271,11 @@ class RawQp {
     return all;
   }
   mlx5::Cqe& entry(std::uint64_t number) { return cq_[number & (cq_.size() - 1)]; }
+
+  // The memory itself, for another client of this queue.
+  std::vector<mlx5::Slot>& slots() { return ring_; }
+  std::vector<mlx5::Cqe>& cqes() { return cq_; }
+  std::uint32_t* records() { return records_.word; }
 
  private:
   struct alignas(64) Records {

@@ -20,4 +20,10 @@ std::shared_ptr<verbs::DeviceMemory> cuda_host_memory();
 // there is no GPU that CUDA can use.
 std::shared_ptr<verbs::DeviceMemory> cuda_nic_memory(std::size_t gpu_bytes);
 
+// `bytes` of memory of the current CUDA device, allocated at once and given out in pages of 4 KiB:
+// for the counters of adopted queues (adopt.hpp), 12 KiB for one of 1024 slots. Its copies reach
+// ordinary memory too, and are made on a stream of their own. For the queues of a SoftwareFabric it
+// is of no use: their NIC is a CPU thread. Throws Error, as above, or when there is not as much.
+std::shared_ptr<verbs::DeviceMemory> cuda_device_memory(std::size_t bytes);
+
 }  // namespace peal
