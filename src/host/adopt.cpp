@@ -12,7 +12,7 @@
 #include "host/proxy_ring.hpp"
 #include "peal/memory/cpu_memory.hpp"
 #include "peal/mlx5/doorbell.hpp"
-#include "verbs/software.hpp"
+#include "verbs/host_memory.hpp"
 
 namespace peal {
 
@@ -169,6 +169,7 @@ QueueHandle handle_of(const ForeignQueue& q) {
   h.qpn = q.qpn;
   h.completion = q.completion;
   h.has_record = q.doorbell_record;
+  h.fence_scope = q.fence_scope;
   h.handler = {q.handler, q.handler, HandlerReason::kRequested};
   return h;
 }
@@ -203,8 +204,8 @@ AdoptedQueue adopt(const ForeignQueue& q, std::shared_ptr<verbs::DeviceMemory> m
   impl->handle.marks = reinterpret_cast<std::uint64_t*>(counters + 1);  // zeroed by allocate()
   if (q.handler == NicHandler::kProxy) {
     impl->handle.proxy = &counters->proxy;
-    impl->proxy = {&counters->proxy, q.dbrec, static_cast<std::uint64_t*>(q.doorbell), q.qpn,
-                   q.first_index};
+    impl->proxy = {&counters->proxy, q.dbrec,      static_cast<std::uint64_t*>(q.doorbell), q.qpn,
+                   q.first_index,    q.fence_scope};
   }
   return AdoptedQueue(std::move(impl));
 }

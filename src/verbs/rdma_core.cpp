@@ -11,7 +11,7 @@
 
 #include "peal/host/error.hpp"
 #include "peal/host/rdma_core.hpp"
-#include "verbs/software.hpp"
+#include "verbs/host_memory.hpp"
 
 namespace peal::verbs {
 namespace {

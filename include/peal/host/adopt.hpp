@@ -39,6 +39,7 @@ struct ForeignQueue {
   // kDirect: the producers ring. kProxy: one CPU thread of the caller's does, by
   // AdoptedQueue::ring(); then `dbrec` and `doorbell` are as the CPU reaches them.
   NicHandler handler = NicHandler::kDirect;
+  FenceScope fence_scope = FenceScope::kBus;  // kSystem, where the NIC is software in this process
 };
 
 // Where another data path goes on.
