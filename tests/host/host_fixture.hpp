@@ -126,12 +126,16 @@ struct Refusals {
   std::vector<std::string> asked;
   std::size_t refuse_at = ~std::size_t{0};  // a place in `asked`
   std::string refuse_all;                   // an operation
+  bool one_uar_type = false;                // a refused UAR page is not of either type
   int code = EPERM;
 
   verbs::RefuseHook hook() {
     return [this](std::string_view operation) {
+      const std::size_t at = asked.size();
       asked.emplace_back(operation);
-      return asked.size() - 1 == refuse_at || operation == refuse_all ? code : 0;
+      const bool next_uar_type = at == refuse_at + 1 && operation == "devx_alloc_uar" &&
+                                 asked[refuse_at] == operation && !one_uar_type;
+      return at == refuse_at || next_uar_type || operation == refuse_all ? code : 0;
     };
   }
   std::size_t count(const std::string& operation) const {
