@@ -29,13 +29,19 @@ struct Driver {
   }
 };
 
+// A refusal is an answer here, not to be found again by who looks at CUDA's last error.
+int answered(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return cuda::errno_of(error);
+}
+
 void* map_page(void* page) {
-  errno = cuda::errno_of(cudaHostRegister(
+  errno = answered(cudaHostRegister(
       page, mlx5::kUarPageBytes,
       cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterIoMemory));
   if (errno != 0) return nullptr;
   void* mapped = nullptr;
-  errno = cuda::errno_of(cudaHostGetDevicePointer(&mapped, page, 0));
+  errno = answered(cudaHostGetDevicePointer(&mapped, page, 0));
   if (errno == 0) return mapped;
   const int error = errno;
   cudaHostUnregister(page);
@@ -84,7 +90,7 @@ int CudaNicMemory::copy_payload(void* to, const void* from, std::size_t bytes) {
 
 bool CudaNicMemory::on_gpu(const void* memory) const {
   cudaPointerAttributes attributes{};
-  return cudaPointerGetAttributes(&attributes, memory) == cudaSuccess &&
+  return answered(cudaPointerGetAttributes(&attributes, memory)) == 0 &&
          attributes.type == cudaMemoryTypeDevice;
 }
 
