@@ -131,44 +131,44 @@ struct ManualCycle {
         ends{std::make_unique<End>(nics[0], engine, handler, completion, true),
              std::make_unique<End>(nics[1], engine, handler, completion, true)},
         names{Names(*ends[0]), Names(*ends[1])} {
-    for (int i : {0, 1}) ends[i]->qp->connect(ends[1 - i]->qp->address());
+    for (unsigned i : {0u, 1u}) ends[i]->qp->connect(ends[1 - i]->qp->address());
     ManualMemory::hooks() = {};
     ManualMemory::hooks().ns_per_pause = 100'000;
     ManualMemory::hooks().on_pause = [this] { step(); };
-    for (int i : {0, 1}) {
+    for (unsigned i : {0u, 1u}) {
       queues.emplace_back(ends[i]->qp->handle());
       if (random() % 4 == 0) hold(i);
     }
   }
   ~ManualCycle() { ManualMemory::hooks() = {}; }
 
-  void hold(int i) {
+  void hold(unsigned i) {
     held[i] = true;
     nics[i].core().arm_faults(ends[i]->qp->address().qpn,
                               {{nic::FaultKind::kHold, std::uint64_t{1} << 60, 0}});
   }
-  void step(int i) {
+  void step(unsigned i) {
     if (ends[i] != nullptr && ends[i]->qp) ends[i]->step_proxy();
     nics[i].core().step(ManualMemory::hooks().now_ns);
   }
   void step() {
-    for (int i : {0, 1}) step(i);
+    for (unsigned i : {0u, 1u}) step(i);
   }
   void work() {
     for (std::uint64_t k = 0; k < 10; ++k) {
-      for (int i : {0, 1}) {
+      for (unsigned i : {0u, 1u}) {
         Posted posted;
         ASSERT_EQ(post(queues[i], k + random() % 5, names[i], names[1 - i], &posted, 1'000'000),
                   Status::kOk);
         tickets[i].push_back(posted.ticket);
         room = static_cast<std::uint32_t>(random() % 5);
-        if (random() % 2 == 0) step(static_cast<int>(random() % 2));
+        if (random() % 2 == 0) step(static_cast<unsigned>(random() % 2));
         if (tickets[i].size() == 7 && random() % 2 == 0) return;  // at most 14 of 16 slots
       }
     }
   }
   // Every ticket ends, and no success follows an error.
-  void expect_ends(int i) {
+  void expect_ends(unsigned i) {
     room = 1'000'000;
     bool failed = false;
     for (const std::uint64_t ticket : tickets[i]) {
@@ -179,7 +179,7 @@ struct ManualCycle {
       failed = status != Status::kOk;
     }
   }
-  void close(int i, bool ended) {
+  void close(unsigned i, bool ended) {
     ends[i]->close(ended && random() % 2 == 0);
     ends[i].reset();
     for (int k = 0; k < 8; ++k) step();
@@ -209,7 +209,7 @@ TEST_P(WorkInFlight, ClosedByEitherEndFirstEndsEveryTicketAndLeavesNothing) {
     SCOPED_TRACE(cycle);
     ManualCycle c(completion(), handler(), random);
     c.work();
-    const int first = static_cast<int>(random() % 2);
+    const unsigned first = static_cast<unsigned>(random() % 2);
     // Properly, and then every ticket ends at once; or with all that is under way.
     const bool properly = random() % 2 == 0;
     if (properly) {
@@ -218,12 +218,12 @@ TEST_P(WorkInFlight, ClosedByEitherEndFirstEndsEveryTicketAndLeavesNothing) {
     }
     c.close(first, properly);
     // The other one learns of it by its time-out, unless it has not even begun.
-    const int second = 1 - first;
+    const unsigned second = 1 - first;
     if (c.held[second] || random() % 2 == 0) c.ends[second]->qp->to_error();
     c.expect_ends(second);
     c.close(second, true);
     if (HasFatalFailure()) return;
-    for (const int i : {0, 1}) {
+    for (const unsigned i : {0u, 1u}) {
       ASSERT_EQ(c.nics[i].core().commands().objects(), nic::Commands::Objects{});
     }
     c.room = 1'000'000;

@@ -106,7 +106,8 @@ class RawFabric {
   // Steps both NICs until neither has anything to do at this time.
   void settle() {
     for (int i = 0; i < 1'000'000; ++i) {
-      const bool worked = step_sender() | step_receiver();
+      bool worked = step_sender();
+      worked |= step_receiver();
       if (!worked) return;
     }
     throw std::runtime_error("the NICs never came to rest");

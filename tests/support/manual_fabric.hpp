@@ -89,8 +89,9 @@ class ManualFabric {
   void settle() {
     const std::uint64_t now_ns = ManualMemory::hooks().now_ns;
     for (int i = 0; i < 1'000'000; ++i) {
-      const bool worked =
-          step_proxy() | sender_nic.core().step(now_ns) | receiver_nic.core().step(now_ns);
+      bool worked = step_proxy();
+      worked |= sender_nic.core().step(now_ns);
+      worked |= receiver_nic.core().step(now_ns);
       if (!worked) return;
     }
     throw std::runtime_error("the NICs never came to rest");
