@@ -17,6 +17,7 @@
 #include "ladder/rules.hpp"
 #include "ladder/runs.hpp"
 #include "ladder/usage_error.hpp"
+#include "ladder/version.hpp"
 
 namespace peal::cli {
 namespace {
@@ -253,7 +254,7 @@ std::string name_of(const CLI::App& command) {
 int run(int argc, char** argv) {
   CLI::App app{"GPU-initiated RDMA PUT, its ladder of stages, and a software ConnectX to run it on",
                "peal"};
-  app.set_version_flag("--version", PEAL_VERSION " (" PEAL_COMMIT ")");
+  app.set_version_flag("--version", fmt::format("{} ({})", ladder::version(), ladder::commit()));
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0 all validated; 1 wrong payload, or a seed that found something; 2 wrong "

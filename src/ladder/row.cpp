@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "ladder/shallow_json.hpp"
+#include "ladder/version.hpp"
 
 namespace peal::ladder {
 namespace {
@@ -280,8 +281,8 @@ MachineFacts machine_facts() {
   return {.cpu = cpu,
           .kernel = system.release,
           .started = utc_now(),
-          .version = PEAL_VERSION,
-          .commit = PEAL_COMMIT};
+          .version = version(),
+          .commit = commit()};
 }
 
 }  // namespace peal::ladder
