@@ -5,7 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "cli/decode.hpp"
 #include "cli/devices.hpp"
@@ -18,6 +20,7 @@
 #include "ladder/runs.hpp"
 #include "ladder/usage_error.hpp"
 #include "ladder/version.hpp"
+#include "peal/host/log.hpp"
 
 namespace peal::cli {
 namespace {
@@ -134,6 +137,22 @@ std::string one_line(std::string text) {
 int usage(const std::string& command, const std::string& sentence) {
   fmt::print(stderr, "peal{}{}: {}\n", command.empty() ? "" : " ", command, one_line(sentence));
   return ladder::kExitUsage;
+}
+
+// PEAL_LOG: how much of what the library tells goes to the standard error. False: it says nothing
+// that is known.
+bool take_log_level() {
+  const char* text = std::getenv("PEAL_LOG");
+  if (text == nullptr || *text == '\0') return true;
+  for (const LogLevel level :
+       {LogLevel::kError, LogLevel::kWarning, LogLevel::kInfo, LogLevel::kDebug}) {
+    if (std::string_view(text) != log_level_name(level)) continue;
+    set_log(level, [](LogLevel of, const std::string& line) {
+      fmt::print(stderr, "{}\n", one_line(fmt::format("peal: {}: {}", log_level_name(of), line)));
+    });
+    return true;
+  }
+  return false;
 }
 
 std::uint16_t parse_port(const std::string& text, std::uint64_t least) {
@@ -314,6 +333,10 @@ int run(int argc, char** argv) {
       ->add_option("SHELL", shell, "bash")
       ->required();
 
+  if (!take_log_level()) {
+    return usage("", fmt::format("PEAL_LOG must be error, warning, info or debug, not '{}'",
+                                 std::getenv("PEAL_LOG")));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

@@ -6,6 +6,7 @@
 #include "host/context_impl.hpp"
 #include "host/devx.hpp"
 #include "host/handler.hpp"
+#include "host/log.hpp"
 #include "host/port.hpp"
 
 namespace peal {
@@ -62,7 +63,7 @@ const std::byte* ask(const Context::Impl& context, CapabilityQuery& query, std::
 
 Context::Impl::~Impl() {
   proxy.reset();  // its thread ends before what it may ring
-  if (pd != nullptr) verbs().dealloc_pd(pd);
+  if (pd != nullptr) host::log_kept(verbs().dealloc_pd(pd), name, "a protection domain");
   if (device != nullptr) verbs().close_device(device);
 }
 
@@ -95,6 +96,9 @@ Context Context::open(Provider provider, const ContextOptions& options) {
   }
   impl->handler = host::resolve_handler(*impl, options.handler, options.warn);
   if (impl->handler.resolved == NicHandler::kProxy) impl->proxy = std::make_unique<host::Proxy>();
+  host::log(LogLevel::kInfo, "opened ", impl->name,
+            "; who rings: ", nic_handler_name(impl->handler.resolved),
+            ", because: ", handler_reason_text(impl->handler.why));
   return Context(std::move(impl));
 }
 

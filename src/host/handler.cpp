@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <string>
 
+#include "host/log.hpp"
 #include "host/uar.hpp"
 
 namespace peal::host {
@@ -46,6 +47,7 @@ HandlerChoice resolve_handler(Context::Impl& context, NicHandler requested,
       system_error(error, "mapping a UAR page of " + context.name + " for the producers");
   const std::string cause = refused.what() + remedy;
   require_proxy(context, cause + "; ");
+  log(LogLevel::kWarning, cause, "; a CPU proxy rings its queues instead");
   if (warn) warn(cause + "; a CPU proxy rings its queues instead");
   return {requested, NicHandler::kProxy, HandlerReason::kUarNotMapped};
 }

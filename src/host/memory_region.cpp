@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "host/context_impl.hpp"
+#include "host/log.hpp"
 #include "host/registration.hpp"
 
 namespace peal {
@@ -53,7 +54,9 @@ MemoryRegion& MemoryRegion::operator=(MemoryRegion&& other) noexcept {
 }
 
 MemoryRegion::~MemoryRegion() {
-  if (mr_ != nullptr) context_.impl().verbs().dereg_mr(static_cast<ibv_mr*>(mr_));
+  if (mr_ == nullptr) return;
+  host::log_kept(context_.impl().verbs().dereg_mr(static_cast<ibv_mr*>(mr_)),
+                 context_.device_name(), "a memory region");
 }
 
 }  // namespace peal

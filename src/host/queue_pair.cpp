@@ -11,6 +11,7 @@
 #include "host/context_impl.hpp"
 #include "host/devx.hpp"
 #include "host/layout.hpp"
+#include "host/log.hpp"
 #include "host/path.hpp"
 #include "host/registration.hpp"
 #include "host/uar.hpp"
@@ -111,12 +112,16 @@ struct QueuePair::Impl {
 QueuePair::Impl::~Impl() {
   verbs::DeviceMemory& memory = context.impl().memory();
   if (proxy_word != nullptr) context.impl().proxy->remove(proxy_word);
-  if (qp_object != nullptr) verbs().devx_obj_destroy(qp_object);
-  if (cq_object != nullptr) verbs().devx_obj_destroy(cq_object);
+  const std::string& name = context.device_name();
+  if (qp_object != nullptr) host::log_kept(verbs().devx_obj_destroy(qp_object), name, "a QP");
+  if (cq_object != nullptr) host::log_kept(verbs().devx_obj_destroy(cq_object), name, "a CQ");
   uar.reset();
   for (Ring* ring : {&sq, &cq, &dbrec}) {
     // What the device did not let go of it may still reach: better lost than used by somebody else.
-    if (ring->umem != nullptr && verbs().devx_umem_dereg(ring->umem) != 0) continue;
+    if (ring->umem != nullptr &&
+        host::log_kept(verbs().devx_umem_dereg(ring->umem), name, "a queue's memory") != 0) {
+      continue;
+    }
     if (ring->memory == nullptr) continue;
     if (ring->shared) {
       memory.release_shared(ring->memory, ring->bytes);
@@ -370,6 +375,8 @@ void QueuePair::Impl::modify(
           return std::string(hex);
         }());
   }
+  host::log(LogLevel::kDebug, context.device_name(), ", QP 0x", std::hex, qpn.value, ": ",
+            devx::command_name(static_cast<std::uint16_t>(opcode)));
 }
 
 void QueuePair::connect(const QueuePairAddress& peer) {
