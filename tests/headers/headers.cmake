@@ -23,7 +23,7 @@ if(PEAL_CLANGXX)
   add_test(NAME Headers.CompileAloneWithClang
            COMMAND ${CMAKE_CURRENT_LIST_DIR}/compile_alone.sh ${PEAL_CLANGXX})
 endif()
-if(PEAL_NVCC)
+if(PEAL_CUDA AND PEAL_NVCC)
   add_test(NAME Headers.CompileForDeviceWithNvcc
            COMMAND ${CMAKE_CURRENT_LIST_DIR}/compile_alone.sh ${PEAL_NVCC})
 endif()
