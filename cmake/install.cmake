@@ -61,4 +61,6 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libibverbs1, ibverbs-providers")  # loaded at run time
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS libibverbs-dev)  # what adopt_mlx5dv.hpp includes
 include(CPack)
