@@ -80,6 +80,8 @@ struct QueuePair::Impl {
                                     std::shared_ptr<host::Uar> uar);
   void modify(devx::CommandOpcode opcode,
               host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes>& command) const;
+  std::string path_text(const QueuePairAddress& peer) const;
+  void go_to_rts(const QueuePairAddress& peer) const;
   verbs::Verbs& verbs() const { return context.impl().verbs(); }
   FenceScope fence_scope() const {
     return context.is_hardware() ? FenceScope::kBus : FenceScope::kSystem;
@@ -379,7 +381,30 @@ void QueuePair::Impl::modify(
             devx::command_name(static_cast<std::uint16_t>(opcode)));
 }
 
+// With all that a refusal may be about.
+std::string QueuePair::Impl::path_text(const QueuePairAddress& peer) const {
+  const Context::Impl& from = context.impl();
+  char qpn_text[16];
+  std::snprintf(qpn_text, sizeof qpn_text, "0x%06x", peer.qpn.value);
+  std::string text = "connecting from port " + std::to_string(from.port) + " of " + from.name;
+  if (from.gid) {
+    text += " by GID index " + std::to_string(from.gid->index) + " (" +
+            gid_type_name(from.gid->gid.type) + ")";
+  }
+  text += std::string(" to QPN ") + qpn_text;
+  text += peer.gid ? " at " + gid_text(*peer.gid) : " at LID " + std::to_string(peer.lid);
+  return text + " with MTU " + std::to_string(std::min(from.mtu_bytes, peer.mtu_bytes));
+}
+
 void QueuePair::connect(const QueuePairAddress& peer) {
+  try {
+    impl_->go_to_rts(peer);
+  } catch (const Error& e) {
+    throw e.in(impl_->path_text(peer));
+  }
+}
+
+void QueuePair::Impl::go_to_rts(const QueuePairAddress& peer) const {
   const auto in_context = [](devx::Field f) { return devx::within(devx::modify_qp::qpc, f); };
   const auto in_path = [&in_context](devx::Field f) {
     return in_context(devx::within(devx::qpc::primary_address_path, f));
@@ -391,11 +416,11 @@ void QueuePair::connect(const QueuePairAddress& peer) {
   init.set(in_context(devx::qpc::rre), 1);
   init.set(in_context(devx::qpc::rae), 1);
   init.set(in_context(devx::qpc::atomic_mode), devx::qpc::kAtomicModeUpTo8Bytes);
-  init.set(in_path(devx::ads::vhca_port_num), impl_->context.impl().port);
+  init.set(in_path(devx::ads::vhca_port_num), context.impl().port);
   init.set(in_path(devx::ads::pkey_index), 0);
-  impl_->modify(devx::CommandOpcode::kRst2InitQp, init);
+  modify(devx::CommandOpcode::kRst2InitQp, init);
 
-  const std::uint32_t mtu = std::min(impl_->context.mtu_bytes(), peer.mtu_bytes);
+  const std::uint32_t mtu = std::min(context.mtu_bytes(), peer.mtu_bytes);
   host::ModifyQp rtr(devx::CommandOpcode::kInit2RtrQp);
   rtr.set(in_context(devx::qpc::mtu),
           mtu < 256 ? 0 : static_cast<std::uint64_t>(std::countr_zero(mtu)) - 7);
@@ -403,16 +428,16 @@ void QueuePair::connect(const QueuePairAddress& peer) {
   rtr.set(in_context(devx::qpc::remote_qpn), peer.qpn.value);
   rtr.set(in_context(devx::qpc::next_rcv_psn), peer.psn.value);
   rtr.set(in_context(devx::qpc::log_rra_max), kLogReadsInFlight);
-  host::set_path(impl_->context.impl(), impl_->options, impl_->qpn, peer, rtr);
-  impl_->modify(devx::CommandOpcode::kInit2RtrQp, rtr);
+  host::set_path(context.impl(), options, qpn, peer, rtr);
+  modify(devx::CommandOpcode::kInit2RtrQp, rtr);
 
   host::ModifyQp rts(devx::CommandOpcode::kRtr2RtsQp);
-  rts.set(in_context(devx::qpc::next_send_psn), impl_->psn.value);
-  rts.set(in_context(devx::qpc::retry_count), impl_->options.retry_count);
+  rts.set(in_context(devx::qpc::next_send_psn), psn.value);
+  rts.set(in_context(devx::qpc::retry_count), options.retry_count);
   rts.set(in_context(devx::qpc::rnr_retry), kRnrRetry);
   rts.set(in_context(devx::qpc::log_sra_max), kLogReadsInFlight);
-  rts.set(in_path(devx::ads::ack_timeout), impl_->options.ack_timeout);
-  impl_->modify(devx::CommandOpcode::kRtr2RtsQp, rts);
+  rts.set(in_path(devx::ads::ack_timeout), options.ack_timeout);
+  modify(devx::CommandOpcode::kRtr2RtsQp, rts);
 }
 
 void QueuePair::to_error() {

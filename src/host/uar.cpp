@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <string>
 
 #include "peal/mlx5/doorbell.hpp"
 
@@ -12,6 +13,7 @@ namespace {
 // is write-combining, whose buffer the CPU's doorbell empties (MO-2).
 constexpr std::uint32_t kUarNonCached = 1;
 constexpr std::uint32_t kUarBlueFlame = 0;
+constexpr std::uint32_t kMaxUarPage = 0xffffff;
 
 }  // namespace
 
@@ -24,7 +26,11 @@ std::shared_ptr<Uar> Uar::allocate(Context::Impl& context) {
                                   "them up, the NIC's BAR is to be made larger: PF_LOG_BAR_SIZE of "
                                   "mlxconfig)");
   }
-  return std::shared_ptr<Uar>(new Uar(context, uar));
+  if (uar->page_id <= kMaxUarPage) return std::shared_ptr<Uar>(new Uar(context, uar));
+  const std::string page = std::to_string(uar->page_id);
+  context.verbs().devx_free_uar(uar);
+  throw Error(EOVERFLOW, "UAR page " + page + " of " + context.name +
+                             " has a number of more than 24 bits, which no command can name");
 }
 
 Uar::~Uar() {

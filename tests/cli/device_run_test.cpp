@@ -84,6 +84,17 @@ TEST(DeviceRun, ChoosesRoceV2ByIpv4WhereNothingIsSaid) {
   EXPECT_EQ(file.rows()[0]["gid"], "::ffff:192.0.2.1");
 }
 
+TEST(DeviceRun, IsWhatDevicesOpens) {
+  const Ended e =
+      run_device("devices --provider rdma_core --device mlx5_1 --handler proxy", {kEthernet});
+  EXPECT_EQ(e.status, 0) << e.err;
+  EXPECT_EQ(e.out,
+            "mlx5_1 (behind the system's RDMA libraries no device)\n"
+            "  port        1, active, GID 5 ::ffff:192.0.2.2 (roce_v2), MTU 4096\n"
+            "  send queue  up to 32768 slots\n"
+            "  handler     proxy requested, proxy resolved: requested\n");
+}
+
 // Each a sentence and status 5: the machine lacks something.
 TEST(DeviceRun, SaysWhatTheMachineLacks) {
   const auto expect = [](const std::string& options, const Arguments& settings,
@@ -104,6 +115,24 @@ TEST(DeviceRun, SaysWhatTheMachineLacks) {
   expect("", {refuse("reg_mr=12")}, "RLIMIT_MEMLOCK is ");
   expect("", {kEthernet, refuse("create_ah=110")},
          "asking for the Ethernet address of the peer ::ffff:192.0.2.1");
+}
+
+// As containers have it.
+TEST(DeviceRun, NamesASmallLimitOnLockedMemory) {
+  const auto under_64_kib = [](const std::string& arguments) {
+    Process process({"/bin/sh", "-c",
+                     "ulimit -l 64; LD_LIBRARY_PATH=" + std::string(PEAL_STAND_IN_FOLDER) +
+                         " PEAL_STAND_IN_REFUSE=reg_mr=12 exec " + PEAL_COMMAND_PATH + " " +
+                         arguments});
+    return ended(process);
+  };
+  const Ended device = under_64_kib(kLadder);
+  EXPECT_EQ(device.status, 5);
+  EXPECT_TRUE(contains(device.err, "RLIMIT_MEMLOCK is 65536 bytes: raise it with `ulimit -l"))
+      << device.err;
+  // Software pins nothing.
+  const Ended software = under_64_kib("ladder --stages serial --size 8 --iters 10 --repeat 1");
+  EXPECT_EQ(software.status, 0) << software.err;
 }
 
 TEST(DeviceRun, SaysWhichLibraryIsMissing) {

@@ -103,6 +103,39 @@ TEST_F(PathFixture, TellsADeviceOnEthernetAllOfThePath) {
   EXPECT_EQ(std::memcmp(verbs->asked.grh.dgid.raw, ipv4(GidType::kRoceV2, 2).bytes.data(), 16), 0);
 }
 
+// The way to one peer does not change the way to another.
+TEST_F(PathFixture, EachQueuePairHasAPathOfItsOwn) {
+  table = {{3, ipv4(GidType::kRoceV2, 1)}};
+  const Context context = open();
+  std::vector<QueuePair> qps;
+  for (const std::uint8_t host : {std::uint8_t{2}, std::uint8_t{3}}) {
+    qps.push_back(QueuePair::create(context));
+    qps.back().connect(peer_with(ipv4(GidType::kRoceV2, host)));
+  }
+  for (const std::uint8_t host : {std::uint8_t{2}, std::uint8_t{3}}) {
+    const std::byte* rgid =
+        devx::at(verbs->rtr[host - 2u].data(),
+                 devx::within(devx::modify_qp::qpc,
+                              devx::within(devx::qpc::primary_address_path, devx::ads::rgid_rip)));
+    EXPECT_EQ(rgid[15], std::byte{host});
+  }
+}
+
+// Transition, cause and all that the device was told.
+TEST_F(PathFixture, ARefusedTransitionSaysWhatItWasAbout) {
+  table = {{3, ipv4(GidType::kRoceV2, 1)}};
+  const Context context = open();
+  QueuePair qp = QueuePair::create(context);
+  qp.connect(peer_with(ipv4(GidType::kRoceV2, 2), 1024));
+  const Error e = error_of([&] { qp.connect(peer_with(ipv4(GidType::kRoceV2, 2), 1024)); });
+  EXPECT_EQ(e.code(), EREMOTEIO);
+  EXPECT_TRUE(says(e,
+                   "connecting from port 1 of mlx5_software0 by GID index 3 (roce_v2) to QPN "
+                   "0x002345 at ::ffff:192.0.2.2 with MTU 1024: RST2INIT_QP of QP 0x"))
+      << e.what();
+  EXPECT_TRUE(says(e, "syndrome 0x")) << e.what();
+}
+
 TEST_F(PathFixture, QueuePairsOfTwoEndsSendFromTwoPorts) {
   table = {{3, ipv4(GidType::kRoceV2, 1)}};
   const Context context = open();

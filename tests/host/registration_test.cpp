@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "host/host_fixture.hpp"
+#include "mlx5/layout.hpp"
 #include "verbs/uar_mappings.hpp"
 
 namespace peal::test {
@@ -176,6 +177,47 @@ TEST_F(RegistrationFixture, AProxyNamesTheRemedyOfAPageThatIsNotMapped) {
   EXPECT_NE(warning.find("Operation not permitted (a remedy); a CPU proxy rings its queues"),
             std::string::npos)
       << warning;
+}
+
+// Numbers of 17 bits and more occur; none may be cut off.
+TEST(UarPage, IsNamedWholeOrRefused) {
+  class Numbered : public ForwardingVerbs {
+   public:
+    using ForwardingVerbs::ForwardingVerbs;
+    mlx5dv_devx_uar* devx_alloc_uar(ibv_context* context, std::uint32_t flags) override {
+      mlx5dv_devx_uar* uar = ForwardingVerbs::devx_alloc_uar(context, flags);
+      own = uar->page_id;
+      if (number != 0) uar->page_id = number;
+      return uar;
+    }
+    void devx_free_uar(mlx5dv_devx_uar* uar) override {
+      uar->page_id = own;
+      ForwardingVerbs::devx_free_uar(uar);
+    }
+    mlx5dv_devx_obj* devx_obj_create(ibv_context* context, const void* in, std::size_t in_bytes,
+                                     void* out, std::size_t out_bytes) override {
+      namespace create = mlx5::devx::create_cq;
+      const auto* bytes = static_cast<const std::byte*>(in);
+      seen =
+          mlx5::devx::get(bytes, mlx5::devx::within(create::cq_context, mlx5::devx::cqc::uar_page));
+      return ForwardingVerbs::devx_obj_create(context, in, in_bytes, out, out_bytes);
+    }
+    std::uint32_t number = 0;
+    std::uint32_t own = 0;
+    std::uint64_t seen = 0;
+  };
+  HostFixture nics;
+  Provider p = nics.provider();
+  const auto verbs = std::make_shared<Numbered>(p.verbs);
+  p.verbs = verbs;
+  const Context context = Context::open(p);
+  verbs->number = 0x10001;
+  EXPECT_TRUE(says(error_of([&] { QueuePair::create(context); }), "CREATE_CQ"));
+  EXPECT_EQ(verbs->seen, 0x10001u);
+  verbs->number = 0x1000001;
+  EXPECT_TRUE(says(error_of([&] { QueuePair::create(context); }),
+                   "UAR page 16777217 of mlx5_software0 has a number of more than 24 bits"));
+  EXPECT_EQ(nics.objects().uars, 0u);
 }
 
 struct Pages {
