@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "cli/check.hpp"
 #include "cli/decode.hpp"
 #include "cli/devices.hpp"
 #include "cli/explore.hpp"
@@ -320,6 +321,8 @@ int run(int argc, char** argv) {
                     "list the NIC's rules instead, by tabs: name, level, whether breaking it is "
                     "waivable or fails at every level (kept), what is wrong");
   add_rule_option(*devices, arguments);
+  CheckArguments check;
+  add_check_options(*devices, check);
 
   DecodeArguments decode;
   add_decode_commands(app, decode);
@@ -354,6 +357,7 @@ int run(int argc, char** argv) {
   }
   try {
     if (command == "ladder") return run_ladder_command(arguments, output, counters);
+    if (command == "devices" && check.check) return print_check(check, arguments);
     if (command == "devices") return run_devices_command(arguments, rules);
     if (command == "client") {
       return run_client_command(arguments, host, port, output, counters);

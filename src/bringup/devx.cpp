@@ -1,0 +1,50 @@
+#include "bringup/devx.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+
+#include "host/devx.hpp"
+
+namespace peal::bringup {
+namespace {
+
+namespace devx = mlx5::devx;
+
+DevxAnswer ask(verbs::Verbs& verbs, ibv_context* context) {
+  host::Command<devx::query_hca_cap::kInBytes, devx::query_hca_cap::kOutBytes> query(
+      devx::CommandOpcode::kQueryHcaCap);
+  query.set(devx::header::op_mod, std::uint64_t{devx::query_hca_cap::kGeneral} << 1 | 1);
+  if (const int error = verbs.devx_general_cmd(context, query.in.data(), query.in.size(),
+                                               query.out.data(), query.out.size())) {
+    return {false, query.failure(error, "QUERY_HCA_CAP").what()};
+  }
+  const std::byte* caps = devx::at(query.out.data(), devx::query_hca_cap::capability);
+  if (devx::get(caps, devx::hca_cap::rc) == 0) {
+    return {false, "the device has no reliable-connected queue pairs"};
+  }
+  return {true, fmt::format("opened; send queues of up to 2^{} slots of 64 bytes",
+                            devx::get(caps, devx::hca_cap::log_max_qp_sz))};
+}
+
+}  // namespace
+
+DevxAnswer ask_devx(verbs::Verbs& verbs, const std::string& device) {
+  int count = 0;
+  ibv_device** list = verbs.get_device_list(&count);
+  if (list == nullptr) return {false, system_error(errno, "listing RDMA devices").what()};
+  ibv_context* context = nullptr;
+  int error = ENODEV;
+  for (int i = 0; i < count && context == nullptr; ++i) {
+    if (verbs.get_device_name(list[i]) != device) continue;
+    context = verbs.open_device(list[i]);
+    error = errno;
+  }
+  verbs.free_device_list(list);
+  if (context == nullptr) return {false, system_error(error, "opening it with DevX").what()};
+  const DevxAnswer answer = ask(verbs, context);
+  verbs.close_device(context);
+  return answer;
+}
+
+}  // namespace peal::bringup
