@@ -219,6 +219,57 @@ TEST(AdoptingDocument, QuotesNothingThatIsNotSaid) {
   EXPECT_GT(check_quotes("ADOPTING.md"), 15u);
 }
 
+TEST(HardwareDocument, QuotesNothingThatIsNotSaid) {
+  EXPECT_GT(check_quotes("HARDWARE.md"), 10u);
+}
+
+// In commands of ours, and in the first column of a table of options.
+TEST(HardwareDocument, NamesOnlyOptionsThatAre) {
+  const std::string text = document("HARDWARE.md");
+  std::string ours;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t at = line.find("build/peal ");
+    if (at != std::string::npos) ours += line.substr(at) + "\n";
+  }
+  for (const Table& table : tables_of(text)) {
+    if (table.column("option") != 0) continue;
+    for (const Cells& row : table.rows) ours += row[0] + "\n";
+  }
+  const std::string source = sources();
+  std::size_t options = 0;
+  for (std::size_t at = ours.find("--"); at != std::string::npos; at = ours.find("--", at + 2)) {
+    const std::size_t end = ours.find_first_not_of("abcdefghijklmnopqrstuvwxyz-", at);
+    const std::string option = ours.substr(at, end - at);
+    // As it is declared: "--mtu" or "-m,--mtu".
+    EXPECT_TRUE(source.find("\"" + option + "\",") != std::string::npos ||
+                source.find("," + option + "\",") != std::string::npos)
+        << option;
+    ++options;
+  }
+  EXPECT_GT(options, 20u);
+}
+
+// Only where hardware moved the bytes, and nothing is there that was not sent.
+TEST(HardwareResults, AreOfKindHardwareAndTheOthersAreNot) {
+  const fs::path results = fs::path(PEAL_SOURCE_DIR) / "results";
+  EXPECT_NE(sources().find("\"hardware\""), std::string::npos) << "the kind that rows must carry";
+  std::size_t rows_of_hardware = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(results)) {
+    if (entry.path().extension() != ".jsonl") continue;
+    const bool hardware = entry.path().parent_path().filename() == "hardware";
+    std::ifstream rows(entry.path());
+    for (std::string row; std::getline(rows, row); rows_of_hardware += hardware) {
+      EXPECT_EQ(row.find("\"kind\":\"hardware\"") != std::string::npos, hardware) << entry.path();
+      if (!hardware) continue;
+      EXPECT_NE(row.find("\"validated\":true"), std::string::npos) << entry.path();
+    }
+  }
+  const bool says_none =
+      read_file(results / "hardware/README.md").find("There are none") != std::string::npos;
+  EXPECT_EQ(says_none, rows_of_hardware == 0);
+}
+
 TEST(TroubleshootingDocument, NamesOnlyRulesThatAre) {
   std::size_t named = 0;
   for (const Table& table : tables_of(document("TROUBLESHOOTING.md"))) {
