@@ -5,8 +5,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "peal/host/error.hpp"
@@ -101,10 +103,17 @@ int RdmaCore::close_device(ibv_context* context) {
   return f_.close_device(context);
 }
 
+// A subfunction's own entry is no PCI device, but lies below one.
 bool RdmaCore::is_hardware(ibv_context* context) {
-  std::ifstream file(std::string(context->device->ibdev_path) + "/device/vendor");
-  std::string vendor;
-  return bool(file >> vendor) && vendor == "0x15b3";
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path at = fs::canonical(fs::path(context->device->ibdev_path) / "device", error);
+  for (; !error && at != at.root_path(); at = at.parent_path()) {
+    std::ifstream file(at / "vendor");
+    std::string vendor;
+    if (file >> vendor) return vendor == "0x15b3";
+  }
+  return false;
 }
 
 int RdmaCore::query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
