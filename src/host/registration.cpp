@@ -4,6 +4,8 @@
 
 #include <system_error>
 
+#include "host/log.hpp"
+
 namespace peal::host {
 namespace {
 
@@ -21,14 +23,23 @@ std::string memlock() {
          "--ulimit memlock=-1 for a container";
 }
 
+// Why not as a dmabuf.
+std::string dmabuf_text(const RegistrationRefusals& r) {
+  return r.exporting != 0 ? "it cannot be exported: " + text_of(r.exporting) : text_of(r.by_dmabuf);
+}
+
 }  // namespace
 
+void log_by_address(const std::string& what, const RegistrationRefusals& r) noexcept {
+  log(LogLevel::kWarning, what,
+      " of GPU memory by its address, as peer memory; as a dmabuf: ", dmabuf_text(r));
+}
+
 void throw_not_registered(const std::string& what, const RegistrationRefusals& r) {
-  if (!r.gpu_memory)
+  if (!r.gpu_memory) {
     throw Error(r.by_address, what + ": " + text_of(r.by_address) + " (" + memlock() + ")");
-  std::string sentence = what + " of GPU memory: as a dmabuf: ";
-  sentence +=
-      r.exporting != 0 ? "it cannot be exported: " + text_of(r.exporting) : text_of(r.by_dmabuf);
+  }
+  std::string sentence = what + " of GPU memory: as a dmabuf: " + dmabuf_text(r);
   sentence += "; by its address: " + text_of(r.by_address);
   if (r.by_address == ENOMEM || r.by_dmabuf == ENOMEM) {
     sentence += " (" + memlock() + ")";

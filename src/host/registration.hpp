@@ -20,6 +20,9 @@ struct RegistrationRefusals {
 // Throws Error: `what`, each refusal, and what would help.
 [[noreturn]] void throw_not_registered(const std::string& what, const RegistrationRefusals& r);
 
+// That it worked by the address alone.
+void log_by_address(const std::string& what, const RegistrationRefusals& r) noexcept;
+
 // A GPU's memory as a dmabuf, or where that is refused by its address, which needs the kernel to
 // know peer memory; any other by its address. `by_dmabuf(dmabuf)` and `by_address()` answer with a
 // pointer, or null and errno.
@@ -39,7 +42,10 @@ auto register_memory(const Context::Impl& context, const void* memory, std::size
     }
   }
   auto* registered = by_address();
-  if (registered != nullptr) return registered;
+  if (registered != nullptr) {
+    if (refusals.gpu_memory) log_by_address(what, refusals);
+    return registered;
+  }
   refusals.by_address = errno;
   throw_not_registered(what, refusals);
 }

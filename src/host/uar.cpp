@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "host/log.hpp"
 #include "peal/mlx5/doorbell.hpp"
 
 namespace peal::host {
@@ -19,7 +20,13 @@ constexpr std::uint32_t kMaxUarPage = 0xffffff;
 
 std::shared_ptr<Uar> Uar::allocate(Context::Impl& context) {
   mlx5dv_devx_uar* uar = context.verbs().devx_alloc_uar(context.device, kUarNonCached);
-  if (uar == nullptr) uar = context.verbs().devx_alloc_uar(context.device, kUarBlueFlame);
+  if (uar == nullptr) {
+    uar = context.verbs().devx_alloc_uar(context.device, kUarBlueFlame);
+    if (uar != nullptr) {
+      log(LogLevel::kWarning, context.name,
+          " gave no non-cached UAR page, but a write-combining one");
+    }
+  }
   if (uar == nullptr) {
     throw system_error(errno, "allocating a UAR page of " + context.name +
                                   ", non-cached or write-combining (where queue pairs have used "

@@ -5,6 +5,7 @@
 
 #include "host/host_fixture.hpp"
 #include "mlx5/layout.hpp"
+#include "peal/host/log.hpp"
 #include "verbs/uar_mappings.hpp"
 
 namespace peal::test {
@@ -106,8 +107,16 @@ TEST_F(RegistrationFixture, FallsBackToTheAddress) {
   }
   const Context context = open();
   memory->export_error = ENOTSUP;
+  std::vector<std::string> lines;
+  set_log(LogLevel::kWarning, [&](LogLevel, const std::string& line) { lines.push_back(line); });
   const MemoryRegion r = region(context);
+  set_log(LogLevel::kWarning, {});
   EXPECT_EQ(verbs->dmabufs, 0);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("of GPU memory by its address, as peer memory; as a dmabuf: it cannot be "
+                          "exported: "),
+            std::string::npos)
+      << lines[0];
 }
 
 TEST_F(RegistrationFixture, SaysBothResultsAndTheRemedy) {
