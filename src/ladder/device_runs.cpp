@@ -14,7 +14,7 @@ Outcome run_from(const LadderOptions& options, Context context, Receiver& receiv
                  Notices& notices) {
   HostPayload source;
   CpuProducers producers;
-  RunFacts facts = device_facts(context);
+  RunFacts facts = device_facts(context, events);
   const RunEnds ends{nullptr,  nullptr, std::move(context), producers, source,
                      receiver, notices, std::move(facts),   ends_here};
   return run_ladder(options, ends, interrupt, events);
@@ -22,7 +22,8 @@ Outcome run_from(const LadderOptions& options, Context context, Receiver& receiv
 
 }  // namespace
 
-RunFacts device_facts(const Context& context) {
+RunFacts device_facts(const Context& context, const RunEvents& events) {
+  if (events.counters) events.note("--counters: a device does not tell what it counted");
   RunFacts facts;
   facts.provider = provider_name(ProviderKind::kRdmaCore);
   facts.engine = "device";

@@ -14,7 +14,8 @@ Outcome run_devices(const LadderOptions& options, const Interrupt& interrupt,
 Outcome run_device_sender(const LadderOptions& options, Receiver& receiver,
                           const Interrupt& interrupt, const RunEvents& events, Notices& notices);
 
-// What rows say of a run whose sender is `context`.
-RunFacts device_facts(const Context& context);
+// What rows say of a run whose sender is `context`. Tells what such a run leaves out of what was
+// asked for.
+RunFacts device_facts(const Context& context, const RunEvents& events);
 
 }  // namespace peal::ladder

@@ -95,6 +95,13 @@ TEST(DeviceRun, IsWhatDevicesOpens) {
             "  handler     proxy requested, proxy resolved: requested\n");
 }
 
+TEST(DeviceRun, SaysThatADeviceTellsNoCounters) {
+  const Ended e = run_device(std::string(kLadder) + "--stages serial --counters");
+  EXPECT_EQ(e.status, 0) << e.err;
+  EXPECT_TRUE(contains(e.err, "--counters: a device does not tell what it counted")) << e.err;
+  EXPECT_FALSE(contains(e.err, "counters stage=")) << e.err;
+}
+
 // Each a sentence and status 5: the machine lacks something.
 TEST(DeviceRun, SaysWhatTheMachineLacks) {
   const auto expect = [](const std::string& options, const Arguments& settings,

@@ -57,7 +57,7 @@ Outcome run_from(const LadderOptions& o, const Provider& from, Receiver& receive
   CudaPayload source(gpu_of(o, o.source), region_bytes(o));
   const std::unique_ptr<Producers> who = producers(o);
   Context context = open_sender(from, o, events);
-  RunFacts facts = device_facts(context);
+  RunFacts facts = device_facts(context, events);
   facts.memory = text_of(o, o.source);
   if (ends_here == 2 && text_of(o, o.destination) != facts.memory) {
     facts.memory += "," + text_of(o, o.destination);
