@@ -20,6 +20,7 @@ fs::path below(const Machine& machine, const fs::path& file) {
   return machine.root / file.relative_path();
 }
 
+// It stays loaded: what it allocated when it was is not freed by unloading.
 Library load_library(const std::string& name, const std::vector<std::string>& symbols) {
   void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return {dlerror(), "", {}};
@@ -33,7 +34,6 @@ Library load_library(const std::string& name, const std::vector<std::string>& sy
   for (const std::string& symbol : symbols) {
     if (dlsym(handle, symbol.c_str()) == nullptr) library.absent.push_back(symbol);
   }
-  dlclose(handle);
   return library;
 }
 
