@@ -271,13 +271,18 @@ TEST(PealServer, GrowsByNothingWithEachClient) {
     }
   };
   serve(15);  // until the allocator has what it will ever need
-  const std::uint64_t before = resident_pages(server.process().pid());
   const std::uint64_t more = std::max<std::uint64_t>(60, scaled(60));
-  serve(more);
-  const std::uint64_t after = resident_pages(server.process().pid());
-  EXPECT_GT(before, 0u);
-  // Each client brings 256 KiB and its queues: one page each would be a leak.
-  EXPECT_LT(after, before + more) << "from " << before << " pages";
+  // Each client brings 256 KiB and its queues: one page each would be a leak, and would show each
+  // time. The allocator still takes some now and then, when threads meet that had not before.
+  std::uint64_t least = UINT64_MAX;
+  for (int times = 0; times < 3 && least >= more; ++times) {
+    const std::uint64_t before = resident_pages(server.process().pid());
+    ASSERT_GT(before, 0u);
+    serve(more);
+    const std::uint64_t after = resident_pages(server.process().pid());
+    least = std::min(least, after - std::min(after, before));
+  }
+  EXPECT_LT(least, more) << "pages for as many clients";
   server.process().signal(SIGTERM);
   EXPECT_EQ(server.end().status, 0);
 }
