@@ -228,19 +228,22 @@ int run_devices_command(const LadderArguments& a, bool rules) {
 }
 
 void add_decode_commands(CLI::App& app, DecodeArguments& a) {
-  CLI::App* decode = app.add_subcommand("decode", "say what a dumped WQE or CQE means");
+  CLI::App* decode = app.add_subcommand("decode", "say what a dumped WQE, CQE or packet means");
   decode->require_subcommand(1);
   CLI::App* wqe = decode->add_subcommand("wqe", "a send WQE, from its first byte on");
   CLI::App* cqe = decode->add_subcommand("cqe", "a CQE's 64 bytes, or its last 16");
-  for (CLI::App* command : {wqe, cqe}) {
+  CLI::App* packet = decode->add_subcommand("packet", "a RoCEv2 packet, to its ICRC");
+  for (CLI::App* command : {wqe, cqe, packet}) {
     command->add_option("HEX", a.hex, "the bytes, in memory order; - : standard input")->required();
     command->add_option("--words", a.words,
                         "be, or le or le64 where a little-endian host printed words of 4 or 8 "
                         "bytes; default: be");
-    command->add_option("--qpn", a.qpn, "the QPN that it should hold");
     command->footer(
         "Exit status: 0 nothing wrong; 2 wrong usage, or no such bytes; 3 the bytes were decoded\n"
         "and say that something is wrong.");
+  }
+  for (CLI::App* command : {wqe, cqe}) {
+    command->add_option("--qpn", a.qpn, "the QPN that it should hold");
   }
   wqe->add_option("--index", a.index, "the index that the WQE should have, as software counts");
   wqe->add_option("--depth", a.depth, "slots of its send queue, a power of two");
@@ -248,10 +251,14 @@ void add_decode_commands(CLI::App& app, DecodeArguments& a) {
   wqe->add_option("--rkey", a.rkey, "the rkey that it should hold, in host order");
   cqe->add_option("--number", a.number, "which CQE of its ring is awaited, from 0");
   cqe->add_option("--entries", a.entries, "entries of its ring, a power of two; with --number");
+  packet->add_option("--from", a.from,
+                     "the header that the bytes begin with: ip, ethernet or bth; default: guessed");
 }
 
 int run_decode_command(const std::string& command, const DecodeArguments& a) {
-  const bool wrong = command == "decode wqe" ? print_wqe(a) : print_cqe(a);
+  const bool wrong = command == "decode wqe"   ? print_wqe(a)
+                     : command == "decode cqe" ? print_cqe(a)
+                                               : print_packet(a);
   return wrong ? ladder::kExitCompletionError : ladder::kExitValidated;
 }
 

@@ -1,4 +1,4 @@
-// `peal decode`: what a dumped WQE or CQE means.
+// `peal decode`: what a dumped WQE, CQE or packet means.
 #include "cli/decode.hpp"
 
 #include <fmt/format.h>
@@ -12,6 +12,7 @@
 #include "decode/cqe.hpp"
 #include "decode/decoded.hpp"
 #include "decode/dump.hpp"
+#include "decode/packet.hpp"
 #include "decode/wqe.hpp"
 #include "ladder/parse.hpp"
 #include "ladder/usage_error.hpp"
@@ -21,7 +22,7 @@ namespace {
 
 using ladder::UsageError;
 
-// Far more than a WQE of 1024 bytes takes in any form.
+// Far more than a packet of 64 KiB takes in hex.
 constexpr std::size_t kMaxInput = std::size_t{1} << 20;
 constexpr std::uint64_t kMaxQpn = 0xffffff;
 constexpr std::uint64_t kMaxKey = 0xffffffff;
@@ -55,6 +56,14 @@ decode::Words parse_words(const std::string& text) {
   if (text == "le") return decode::Words::kLittle32;
   if (text == "le64") return decode::Words::kLittle64;
   throw UsageError("--words must be one of be, le, le64, not '" + text + "'");
+}
+
+decode::PacketStart parse_start(const std::string& text) {
+  if (text.empty()) return decode::PacketStart::kGuessed;
+  if (text == "ip") return decode::PacketStart::kIp;
+  if (text == "ethernet") return decode::PacketStart::kEthernet;
+  if (text == "bth") return decode::PacketStart::kBth;
+  throw UsageError("--from must be one of ip, ethernet, bth, not '" + text + "'");
 }
 
 decode::Bytes bytes_of(const DecodeArguments& a) {
@@ -124,6 +133,12 @@ bool print_cqe(const DecodeArguments& a) {
   expected.qpn = parse_number<std::uint32_t>("--qpn", a.qpn, 1, kMaxQpn);
   return print(a, decode::refuse_cqe_size,
                [&](const decode::Bytes& bytes) { return decode::decode_cqe(bytes, expected); });
+}
+
+bool print_packet(const DecodeArguments& a) {
+  const decode::PacketStart from = parse_start(a.from);
+  return print(a, decode::refuse_packet_size,
+               [from](const decode::Bytes& bytes) { return decode::decode_packet(bytes, from); });
 }
 
 }  // namespace peal::cli

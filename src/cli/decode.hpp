@@ -16,11 +16,13 @@ struct DecodeArguments {
   std::string rkey;
   std::string number;
   std::string entries;
+  std::string from;
 };
 
 // Say on the standard output what the bytes mean, and return whether something is wrong with them.
 // Throw UsageError.
 bool print_wqe(const DecodeArguments& arguments);
 bool print_cqe(const DecodeArguments& arguments);
+bool print_packet(const DecodeArguments& arguments);
 
 }  // namespace peal::cli

@@ -12,6 +12,10 @@ namespace {
 const std::string kPut =
     "0001ff08 000ac503 00000008 00000000 00007f12 34567000 00240200 00000000 "
     "00001000 00130100 00007f00 00001000";
+// A UC SEND Only of the public tests of scapy's RoCE layer.
+const std::string kSend =
+    "45010040 04784000 4011b4d5 c0a80007 c0a80007 c00012b7 002caca2 2460ffff 000000d3 00cf1710 "
+    "4630818b e28935d9 0e9a9550 5401be88 5e500000 78f353f3";
 const std::string kErrorTail = "00000000 02005104 09000ac5 0000bfd2";
 
 // `script` with the command as $0.
@@ -68,6 +72,24 @@ TEST(Decode, TakesWordsOfALittleEndianHost) {
   EXPECT_EQ(run_peal(words + " --words le").out, run_peal("decode cqe " + kErrorTail).out);
   EXPECT_EQ(run_peal("decode cqe --words le64 0451000200000000 d2bf0000c50a0009").out,
             run_peal("decode cqe --words be " + kErrorTail).out);
+}
+
+TEST(Decode, TakesAPacketFromAnyOfItsHeadersOn) {
+  const Ended guessed = run_peal("decode packet " + kSend);
+  expect_decoded(guessed, 0, "packet: UC SEND Only, QPN 0xd3, PSN 13571856, 18 bytes\n");
+  expect_decoded(guessed, 0, "\nnote: the bytes were taken to begin with an IP header;");
+  const Ended told = run_peal("decode packet --from ip " + kSend);
+  expect_decoded(told, 0, " icrc                  right\nnothing wrong found\n");
+  EXPECT_EQ(run_shell("echo '" + kSend + "' | \"$0\" decode packet --from ip -").out, told.out);
+  expect_decoded(run_peal("decode packet --from bth " + kSend.substr(63)), 0, "QPN 0xd3");
+  expect_decoded(run_peal("decode packet --from ethernet 0102030405060708090a0b0c0800 " + kSend), 0,
+                 "01:02:03:04:05:06");
+  expect_decoded(run_peal("decode packet --from bth " + kSend), 3, "\nwrong: opcode 0x45 (RD)");
+  expect_decoded(run_peal("decode packet " + kSend.substr(0, kSend.size() - 1) + "4"), 3,
+                 "\nwrong: the ICRC is 78f353f4, but 78f353f3 is right; mend: ");
+  expect_refusal({"decode", "packet", kSend, "--from", "udp"}, "--from must be one of");
+  expect_refusal({"decode", "packet", kSend, "--qpn", "1"});
+  expect_refusal({"decode", "packet", kErrorTail.substr(0, 8)}, "and not as 4");
 }
 
 TEST(Decode, RefusesWhatCannotBeDecodedInOneSentence) {
@@ -130,7 +152,7 @@ TEST(Decode, PrintsWhatItsPageShows) {
       output += line + "\n";
     }
   }
-  EXPECT_EQ(commands, 4);
+  EXPECT_EQ(commands, 5);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ expect() {
 }
 expect "--once" peal server --on
 expect "decode" peal dec
-expect "wqe cqe -h --help" peal decode ""
+expect "wqe cqe packet -h --help" peal decode ""
 expect "" peal ladder --json ""            # a file, by bash itself
 expect "--json" peal ladder --counters --js
 expect "--json" peal ladder --stages decode --js  # a value is no command
