@@ -44,7 +44,21 @@ class Logged {
 
 struct KeepsRegions : test::ForwardingVerbs {
   using ForwardingVerbs::ForwardingVerbs;
-  int dereg_mr(ibv_mr*) override { return EBUSY; }
+  ~KeepsRegions() override {
+    for (ibv_mr* mr : regions) ForwardingVerbs::dereg_mr(mr);
+    for (ibv_pd* pd : domains) ForwardingVerbs::dealloc_pd(pd);
+  }
+  int dereg_mr(ibv_mr* mr) override {
+    regions.push_back(mr);
+    return EBUSY;
+  }
+  int dealloc_pd(ibv_pd* pd) override {
+    const int error = ForwardingVerbs::dealloc_pd(pd);
+    if (error != 0) domains.push_back(pd);
+    return error;
+  }
+  std::vector<ibv_mr*> regions;
+  std::vector<ibv_pd*> domains;
 };
 
 // Opens, falls back, connects and closes a device, which may keep its memory regions.
