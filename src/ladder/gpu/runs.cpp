@@ -9,7 +9,7 @@
 #include "engine/threads.hpp"
 #include "ladder/gpu/cuda_payload.hpp"
 #include "ladder/gpu/gpu_producers.hpp"
-#include "ladder/gpu/sizes.hpp"
+#include "ladder/gpu/setup.hpp"
 #include "ladder/gpu/topology.hpp"
 #include "ladder/nics.hpp"
 #include "ladder/table.hpp"
@@ -30,22 +30,14 @@ constexpr std::uint32_t kDefaultNicBlocks = 64;
 class Bench {
  public:
   Bench(const LadderOptions& options, bool both_ends) : o_(options) {
-    if (const std::string why = why_no_gpu(); !why.empty()) {
-      throw MachineError("no GPU can be used: " + why);
-    }
+    require_any_gpu();
     require_gpus();
     const OnGpu on(static_cast<int>(o_.gpu.producers_gpu));
     const std::uint64_t bytes = region_bytes(o_);
-    source_.emplace(gpu_of(o_.source), bytes);
-    if (both_ends) destination_.emplace(gpu_of(o_.destination), bytes);
+    source_.emplace(gpu_of(o_, o_.source), bytes);
+    if (both_ends) destination_.emplace(gpu_of(o_, o_.destination), bytes);
     if (both_ends) measure_ceiling();
-    if (o_.initiator == Initiator::kGpu) {
-      producers_ =
-          std::make_unique<GpuProducers>(o_.gpu.producers_gpu, most(o_.stages, &Stage::producers),
-                                         most(o_.stages, &Stage::window), o_.exec);
-    } else {
-      producers_ = std::make_unique<CpuProducers>();
-    }
+    producers_ = make_producers(o_);
     make_queue_memory();
   }
 
@@ -79,10 +71,7 @@ class Bench {
     RunFacts f;
     f.engine = engine_name(o_.engine);
     f.link = link;
-    f.memory = place_text(o_.source);
-    if (destination_ && place_text(o_.destination) != f.memory) {
-      f.memory += "," + place_text(o_.destination);
-    }
+    f.memory = payload_text(o_, destination_.has_value());
     f.doorbell_memory = o_.gpu.doorbell_on_gpu ? "gpu" : "host";
     f.gpu = gpu_name(o_.gpu.producers_gpu);
     f.driver = driver_version();
@@ -119,16 +108,9 @@ class Bench {
     const std::uint32_t qps = std::min(most(o_.stages, &Stage::qps), kDefaultNicBlocks);
     return o_.gpu.nic_blocks.value_or(std::max(qps * o_.gpu.blocks_per_qp, o_.gpu.blocks_per_qp));
   }
-  std::optional<std::uint32_t> gpu_of(const Place& p) const {
-    if (!p.on_gpu) return std::nullopt;
-    return p.gpu.value_or(o_.gpu.producers_gpu);
-  }
-  std::string place_text(const Place& p) const {
-    return p.on_gpu ? fmt::format("gpu{}", *gpu_of(p)) : "host";
-  }
   std::string memory_text(const Place& p) const {
     if (!p.on_gpu) return "pinned host memory";
-    const std::uint32_t gpu = *gpu_of(p);
+    const std::uint32_t gpu = *gpu_of(o_, p);
     return fmt::format("memory of GPU {} ({})", gpu,
                        gpu == nic_gpu() ? "the NIC's own" : "by " + path_between(nic_gpu(), gpu));
   }
@@ -145,13 +127,11 @@ class Bench {
   void require_gpus() const {
     require_gpu(o_.gpu.producers_gpu, "--gpu");
     require_gpu(nic_gpu(), "--nic-gpu");
-    for (const Place* p : {&o_.source, &o_.destination}) {
-      if (p->on_gpu) require_gpu(*gpu_of(*p), "--memory");
-    }
+    require_payload_gpus(o_);
     if (o_.engine == EngineKind::kThreads) return;
     require_peer_access(nic_gpu(), o_.gpu.producers_gpu);
     for (const Place* p : {&o_.source, &o_.destination}) {
-      if (p->on_gpu) require_peer_access(nic_gpu(), *gpu_of(*p));
+      if (p->on_gpu) require_peer_access(nic_gpu(), *gpu_of(o_, *p));
     }
   }
 

@@ -1,11 +1,16 @@
-// How much memory a run on a GPU takes: known before any kernel runs for ever.
+// What runs with a GPU in them have in common, whatever the NIC is: how much memory they take,
+// known before any kernel runs for ever, where it lies, and who PUTs.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "ladder/options.hpp"
+#include "ladder/producers.hpp"
 #include "ladder/row_plan.hpp"
 
 namespace peal::ladder::gpu {
@@ -39,5 +44,19 @@ inline std::uint64_t region_bytes(const LadderOptions& o) {
   }
   return all;
 }
+
+// Absent where it lies on the host.
+std::optional<std::uint32_t> gpu_of(const LadderOptions& o, const Place& place);
+// "gpu1" or "host"; for the payload of a run "gpu0,gpu1" where its two ends differ.
+std::string place_text(const LadderOptions& o, const Place& place);
+std::string payload_text(const LadderOptions& o, bool both_ends);
+
+// Each throws MachineError: where CUDA has no GPU, and where one that `--memory` names is not
+// there.
+void require_any_gpu();
+void require_payload_gpus(const LadderOptions& o);
+
+// Of the GPU or the CPU.
+std::unique_ptr<Producers> make_producers(const LadderOptions& o);
 
 }  // namespace peal::ladder::gpu
