@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "host/devx.hpp"
+#include "host/capabilities.hpp"
 
 namespace peal::bringup {
 namespace {
@@ -12,19 +12,16 @@ namespace {
 namespace devx = mlx5::devx;
 
 DevxAnswer ask(verbs::Verbs& verbs, ibv_context* context) {
-  host::Command<devx::query_hca_cap::kInBytes, devx::query_hca_cap::kOutBytes> query(
-      devx::CommandOpcode::kQueryHcaCap);
-  query.set(devx::header::op_mod, std::uint64_t{devx::query_hca_cap::kGeneral} << 1 | 1);
-  if (const int error = verbs.devx_general_cmd(context, query.in.data(), query.in.size(),
-                                               query.out.data(), query.out.size())) {
-    return {false, query.failure(error, "QUERY_HCA_CAP").what()};
+  try {
+    const host::Capabilities caps(verbs, context, devx::query_hca_cap::kGeneral, "QUERY_HCA_CAP");
+    if (caps.get(devx::hca_cap::rc) == 0) {
+      return {false, "the device has no reliable-connected queue pairs"};
+    }
+    return {true, fmt::format("opened; send queues of up to 2^{} slots of 64 bytes",
+                              caps.get(devx::hca_cap::log_max_qp_sz))};
+  } catch (const Error& e) {
+    return {false, e.what()};
   }
-  const std::byte* caps = devx::at(query.out.data(), devx::query_hca_cap::capability);
-  if (devx::get(caps, devx::hca_cap::rc) == 0) {
-    return {false, "the device has no reliable-connected queue pairs"};
-  }
-  return {true, fmt::format("opened; send queues of up to 2^{} slots of 64 bytes",
-                            devx::get(caps, devx::hca_cap::log_max_qp_sz))};
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "host/capabilities.hpp"
 #include "host/context_impl.hpp"
-#include "host/devx.hpp"
 #include "host/handler.hpp"
 #include "host/log.hpp"
 #include "host/port.hpp"
@@ -46,19 +46,6 @@ ibv_context* open_by_name(verbs::Verbs& verbs, const std::string& wanted, std::s
                          " (it is no mlx5 device, or its driver was built without DevX)");
 }
 
-using CapabilityQuery =
-    host::Command<devx::query_hca_cap::kInBytes, devx::query_hca_cap::kOutBytes>;
-
-// The current values of a group of capabilities, which lie in `query`.
-const std::byte* ask(const Context::Impl& context, CapabilityQuery& query, std::uint16_t group) {
-  query.set(devx::header::op_mod, std::uint64_t{group} << 1 | 1);
-  if (const int error = context.verbs().devx_general_cmd(
-          context.device, query.in.data(), query.in.size(), query.out.data(), query.out.size())) {
-    throw query.failure(error, "QUERY_HCA_CAP on " + context.name);
-  }
-  return devx::at(query.out.data(), devx::query_hca_cap::capability);
-}
-
 }  // namespace
 
 Context::Impl::~Impl() {
@@ -76,17 +63,16 @@ Context Context::open(Provider provider, const ContextOptions& options) {
   impl->hardware = verbs.is_hardware(impl->device);
   host::open_port(*impl, options);
 
-  CapabilityQuery general(devx::CommandOpcode::kQueryHcaCap);
-  const std::byte* caps = ask(*impl, general, devx::query_hca_cap::kGeneral);
-  if (devx::get(caps, devx::hca_cap::rc) == 0) {
+  const std::string query = "QUERY_HCA_CAP on " + impl->name;
+  const host::Capabilities caps(verbs, impl->device, devx::query_hca_cap::kGeneral, query);
+  if (caps.get(devx::hca_cap::rc) == 0) {
     throw Error(ENOTSUP, impl->name + " has no reliable-connected queue pairs");
   }
-  const auto log_depth = devx::get(caps, devx::hca_cap::log_max_qp_sz);
+  const auto log_depth = caps.get(devx::hca_cap::log_max_qp_sz);
   impl->max_sq_depth = log_depth < 15 ? 1u << log_depth : mlx5::kMaxSqDepth;
-  if (devx::get(caps, devx::hca_cap::hca_cap_2) == 1) {
-    CapabilityQuery second(devx::CommandOpcode::kQueryHcaCap);
-    impl->offers_recordless = devx::get(ask(*impl, second, devx::query_hca_cap::kGeneral2),
-                                        devx::hca_cap_2::send_dbr_mode_no_dbr_ext) == 1;
+  if (caps.get(devx::hca_cap::hca_cap_2) == 1) {
+    const host::Capabilities more(verbs, impl->device, devx::query_hca_cap::kGeneral2, query);
+    impl->offers_recordless = more.get(devx::hca_cap_2::send_dbr_mode_no_dbr_ext) == 1;
   }
 
   impl->pd = verbs.alloc_pd(impl->device);
