@@ -47,8 +47,9 @@ HandlerChoice resolve_handler(Context::Impl& context, NicHandler requested,
       system_error(error, "mapping a UAR page of " + context.name + " for the producers");
   const std::string cause = refused.what() + remedy;
   require_proxy(context, cause + "; ");
-  log(LogLevel::kWarning, cause, "; a CPU proxy rings its queues instead");
-  if (warn) warn(cause + "; a CPU proxy rings its queues instead");
+  const std::string told = cause + "; a CPU proxy rings its queues instead";
+  log(LogLevel::kWarning, told);
+  if (warn) warn(told);
   return {requested, NicHandler::kProxy, HandlerReason::kUarNotMapped};
 }
 

@@ -33,6 +33,12 @@ Psn random_psn() {
   return Psn(static_cast<std::uint32_t>(generator()));
 }
 
+std::string qpn_text(Qpn qpn) {
+  char hex[16];
+  std::snprintf(hex, sizeof hex, "0x%06x", qpn.value);
+  return hex;
+}
+
 }  // namespace
 
 const char* queue_pair_state_name(QueuePairState state) {
@@ -78,8 +84,7 @@ struct QueuePair::Impl {
   // By what the context's handler says; the UAR is this one if it is not null, else a new one.
   static std::unique_ptr<Impl> make(const Context& context, const QueuePairOptions& options,
                                     std::shared_ptr<host::Uar> uar);
-  void modify(devx::CommandOpcode opcode,
-              host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes>& command) const;
+  void modify(devx::CommandOpcode opcode, host::ModifyQp& command) const;
   std::string path_text(const QueuePairAddress& peer) const;
   void go_to_rts(const QueuePairAddress& peer) const;
   verbs::Verbs& verbs() const { return context.impl().verbs(); }
@@ -363,19 +368,13 @@ QueuePairAddress QueuePair::address() const {
   return address;
 }
 
-void QueuePair::Impl::modify(
-    devx::CommandOpcode opcode,
-    host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes>& command) const {
+void QueuePair::Impl::modify(devx::CommandOpcode opcode, host::ModifyQp& command) const {
   command.set(devx::modify_qp::qpn, qpn.value);
   if (const int error = verbs().devx_obj_modify(qp_object, command.in.data(), command.in.size(),
                                                 command.out.data(), command.out.size())) {
     throw command.failure(
-        error,
-        std::string(devx::command_name(static_cast<std::uint16_t>(opcode))) + " of QP 0x" + [this] {
-          char hex[16];
-          std::snprintf(hex, sizeof hex, "%06x", qpn.value);
-          return std::string(hex);
-        }());
+        error, std::string(devx::command_name(static_cast<std::uint16_t>(opcode))) + " of QP " +
+                   qpn_text(qpn));
   }
   host::log(LogLevel::kDebug, context.device_name(), ", QP 0x", std::hex, qpn.value, ": ",
             devx::command_name(static_cast<std::uint16_t>(opcode)));
@@ -384,14 +383,12 @@ void QueuePair::Impl::modify(
 // With all that a refusal may be about.
 std::string QueuePair::Impl::path_text(const QueuePairAddress& peer) const {
   const Context::Impl& from = context.impl();
-  char qpn_text[16];
-  std::snprintf(qpn_text, sizeof qpn_text, "0x%06x", peer.qpn.value);
   std::string text = "connecting from port " + std::to_string(from.port) + " of " + from.name;
   if (from.gid) {
     text += " by GID index " + std::to_string(from.gid->index) + " (" +
             gid_type_name(from.gid->gid.type) + ")";
   }
-  text += std::string(" to QPN ") + qpn_text;
+  text += " to QPN " + qpn_text(peer.qpn);
   text += peer.gid ? " at " + gid_text(*peer.gid) : " at LID " + std::to_string(peer.lid);
   return text + " with MTU " + std::to_string(std::min(from.mtu_bytes, peer.mtu_bytes));
 }
@@ -441,8 +438,7 @@ void QueuePair::Impl::go_to_rts(const QueuePairAddress& peer) const {
 }
 
 void QueuePair::to_error() {
-  host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes> command(
-      devx::CommandOpcode::k2ErrQp);
+  host::ModifyQp command(devx::CommandOpcode::k2ErrQp);
   impl_->modify(devx::CommandOpcode::k2ErrQp, command);
 }
 
@@ -475,8 +471,7 @@ void QueuePair::reset(std::uint64_t timeout_ns) {
     }
   }
   if (impl_->proxy_word != nullptr) impl_->context.impl().proxy->remove(impl_->proxy_word);
-  host::Command<devx::modify_qp::kInBytes, devx::modify_qp::kOutBytes> command(
-      devx::CommandOpcode::k2RstQp);
+  host::ModifyQp command(devx::CommandOpcode::k2RstQp);
   impl_->modify(devx::CommandOpcode::k2RstQp, command);
   // The CQ goes on counting: the CQE of the next WQE, whose index is 0, is the next of all.
   impl_->cq_base += impl_->rung();

@@ -2,6 +2,7 @@
 // what each queue pair was told on its way to RTR.
 #pragma once
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -72,6 +73,17 @@ class EthernetVerbs : public ForwardingVerbs {
     return devx::get(
         rtr[qp].data(),
         devx::within(devx::modify_qp::qpc, devx::within(devx::qpc::primary_address_path, f)));
+  }
+  // The peer's GID.
+  std::array<std::uint8_t, 16> rgid(std::size_t qp) const {
+    namespace devx = mlx5::devx;
+    std::array<std::uint8_t, 16> bytes;
+    std::memcpy(bytes.data(),
+                devx::at(rtr[qp].data(), devx::within(devx::modify_qp::qpc,
+                                                      devx::within(devx::qpc::primary_address_path,
+                                                                   devx::ads::rgid_rip))),
+                bytes.size());
+    return bytes;
   }
   std::uint64_t in_context(std::size_t qp, mlx5::devx::Field f) const {
     namespace devx = mlx5::devx;

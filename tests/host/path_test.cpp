@@ -89,11 +89,7 @@ TEST_F(PathFixture, TellsADeviceOnEthernetAllOfThePath) {
   EXPECT_EQ(verbs->in_path(0, devx::ads::rmac_31_0), 0xa2a3a4a5u);
   EXPECT_EQ(verbs->in_path(0, devx::ads::rlid), 0u);
   EXPECT_GE(verbs->in_path(0, devx::ads::udp_sport), 0xc000u);
-  const std::byte* rgid =
-      devx::at(verbs->rtr[0].data(),
-               devx::within(devx::modify_qp::qpc,
-                            devx::within(devx::qpc::primary_address_path, devx::ads::rgid_rip)));
-  EXPECT_EQ(std::memcmp(rgid, ipv4(GidType::kRoceV2, 2).bytes.data(), 16), 0);
+  EXPECT_EQ(verbs->rgid(0), ipv4(GidType::kRoceV2, 2).bytes);
   // What the kernel is asked, with nothing in it that is not set.
   EXPECT_EQ(verbs->asked.grh.sgid_index, 3);
   EXPECT_EQ(verbs->asked.grh.hop_limit, 64);
@@ -113,11 +109,7 @@ TEST_F(PathFixture, EachQueuePairHasAPathOfItsOwn) {
     qps.back().connect(peer_with(ipv4(GidType::kRoceV2, host)));
   }
   for (const std::uint8_t host : {std::uint8_t{2}, std::uint8_t{3}}) {
-    const std::byte* rgid =
-        devx::at(verbs->rtr[host - 2u].data(),
-                 devx::within(devx::modify_qp::qpc,
-                              devx::within(devx::qpc::primary_address_path, devx::ads::rgid_rip)));
-    EXPECT_EQ(rgid[15], std::byte{host});
+    EXPECT_EQ(verbs->rgid(host - 2u), ipv4(GidType::kRoceV2, host).bytes);
   }
 }
 
