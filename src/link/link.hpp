@@ -62,7 +62,7 @@ struct Segment {
   SegmentKind kind = SegmentKind::kAcknowledge;
   bool ack_request = false;
   std::uint8_t aeth_syndrome = 0;  // acknowledges only
-  Qpn source_qpn;                  // the sender's QP: a lossless link tells it, the wire does not
+  Qpn source_qpn;                  // the sender's; 0 once it came by a link that cannot tell
   Qpn destination_qpn;
   Psn psn;                          // of the segment's first packet
   std::uint32_t msn = 0;            // acknowledges only
@@ -80,10 +80,26 @@ static_assert(sizeof(Segment) == 64, "one line: a loopback hands millions over i
 // To discard(): as many as can be told to be later.
 inline constexpr std::int32_t kAllLaterPsns = 1 << 23;
 
+// How much of what one NIC has sent may be unanswered at once, over all its QPs.
+struct InFlight {
+  std::uint32_t packets = 1u << 22;
+  std::uint64_t payload_bytes = std::uint64_t{1} << 62;
+};
+
 // One end of a link. Never blocks.
 class Link {
  public:
   virtual ~Link() = default;
+
+  // False where segments may be lost, come twice or overtake each other. Each is one packet of its
+  // QP's MTU then, and is sent again until it is answered.
+  virtual bool lossless() const { return true; }
+
+  // What the way to the other end, and its room, hold.
+  virtual InFlight most_in_flight() const { return {}; }
+
+  // Whether masked atomics can be told to the other end: RoCE has no opcodes for them.
+  virtual bool carries_masked_atomics() const { return true; }
 
   // The most payload bytes that one segment may carry.
   virtual std::uint32_t max_payload_bytes() const = 0;
