@@ -131,6 +131,13 @@ Option number(const char* name, const char* what) {
             return set_number(c.*Member, text, kMin, kMax, kStep);
           }};
 }
+template <auto Member>
+Option of_link(const char* name, const char* what) {
+  return {name, what, [](const Configuration& c) { return std::to_string(c.trouble.*Member); },
+          [](Configuration& c, std::string_view text) {
+            return set_number(c.trouble.*Member, text, 0, 1000);
+          }};
+}
 template <auto Member, const auto& kNames>
 Option named(const char* name, const char* what) {
   return {
@@ -173,6 +180,10 @@ const std::vector<Option>& all_options() {
       named<&C::one_page, kYesNo>("one-page", "yes: all QPs ring on one UAR page"),
       named<&C::one_nic_agent, kYesNo>("one-nic-agent", "yes: one agent steps both NICs"),
       number<&C::latency_ns_max, 0, kMost>("latency", "of the link, at most, in ns"),
+      of_link<&sim::LinkTrouble::lost>("lost", "of 1000 packets, those that never arrive"),
+      of_link<&sim::LinkTrouble::doubled>("doubled", "of 1000 packets, those that arrive twice"),
+      of_link<&sim::LinkTrouble::overtaken>("overtaken",
+                                            "of 1000 packets, those that later ones may overtake"),
       number<&C::timeout_us, 1, kMost>("timeout", "of each wait, in us"),
       {"fault", "none, cqe=SYNDROME@K, rkey@K, hold=US or delay=US",
        [](const C& c) { return fault_text(c.fault); },
@@ -263,6 +274,9 @@ Configuration draw(std::uint64_t seed) {
   c.fault = draw_fault(r, c);
   c.switches = r.one_of({20u, 100u, 300u, 900u});
   c.stale = r.one_of({100u, 500u, 1000u});
+  if (r.below(4) == 0) {
+    c.trouble = {r.one_of({0u, 10u, 50u}), r.one_of({0u, 50u, 100u}), r.one_of({0u, 50u, 100u})};
+  }
   mend_doorbell(c);
   return c;
 }

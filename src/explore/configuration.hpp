@@ -11,6 +11,7 @@
 #include "nic/responder.hpp"
 #include "peal/device/queue_handle.hpp"
 #include "peal/memory/scope.hpp"
+#include "sim/link.hpp"
 
 namespace peal::explore {
 
@@ -57,6 +58,7 @@ struct Configuration {
   bool one_page = false;       // all QPs ring on one UAR page
   bool one_nic_agent = false;  // steps both NICs
   std::uint64_t latency_ns_max = 0;
+  sim::LinkTrouble trouble;
   std::uint64_t timeout_us = 20'000;
   Fault fault;
   // The machine.

@@ -152,6 +152,9 @@ class Run {
     const auto index = static_cast<std::uint32_t>(c_.first_index + c_.fault.at);
     const bool wrong_place = c_.fault.kind == FaultKind::kCqe && e.index != index;
     if (e.syndrome == syndrome && !wrong_place) return;
+    // The peer's refusal may be lost, and it says so once only.
+    const bool no_answer = e.syndrome == 0x15;
+    if (no_answer && c_.fault.kind == FaultKind::kRkey && c_.trouble.lost != 0) return;
     findings_.add("error", "the first error was 0x" + hex(syndrome) + " at WQE " +
                                std::to_string(index) + ", but latched is 0x" + hex(e.syndrome) +
                                " at " + std::to_string(e.index));

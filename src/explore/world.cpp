@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::size_t kLineBytes = 64;
 constexpr std::uint32_t kGuardBytes = 8;
+constexpr std::uint8_t kAckTimeout = 5;  // 131 us: where packets are lost, many fit into a wait
 
 std::size_t round_up(std::size_t bytes, std::size_t to) {
   return (bytes + to - 1) / to * to;
@@ -46,7 +47,7 @@ World::World(sim::Simulation& simulation, const Configuration& configuration, st
       c(configuration),
       seed(s),
       layout(c),
-      link(sim, c.latency_ns_max),
+      link(sim, c.latency_ns_max, c.trouble),
       sender_nic(options_of(c, 1, *this), link.a()),
       receiver_nic(options_of(c, 2, *this), link.b()),
       engine(sim),
@@ -89,6 +90,7 @@ void World::make_queues() {
                            .first_wqe_index = c.first_index,
                            .completion = c.completion,
                            .doorbell_record = c.doorbell != DoorbellOrder::kRingOnly};
+  if (c.trouble.any()) options.ack_timeout = kAckTimeout;
   for (std::uint32_t i = 0; i < c.qps; ++i) {
     options.first_psn = Psn(static_cast<std::uint32_t>(sim.random().next()));
     client->qps.push_back(i > 0 && c.one_page ? QueuePair::create_companion(client->qps[0], options)

@@ -25,6 +25,7 @@ namespace devx = mlx5::devx;
 
 constexpr std::uint32_t kLogMaxMessage = 30;  // 1 GiB: the most that a data segment can say
 constexpr std::uint32_t kRnrRetry = 6;
+constexpr std::uint32_t kMinRnrTimer = 12;  // 0.64 ms
 constexpr std::uint32_t kLogReadsInFlight = 4;  // 16 reads and atomics each way
 
 // A start PSN that an old packet of a reused QPN does not fall on.
@@ -425,6 +426,7 @@ void QueuePair::Impl::go_to_rts(const QueuePairAddress& peer) const {
   rtr.set(in_context(devx::qpc::remote_qpn), peer.qpn.value);
   rtr.set(in_context(devx::qpc::next_rcv_psn), peer.psn.value);
   rtr.set(in_context(devx::qpc::log_rra_max), kLogReadsInFlight);
+  rtr.set(in_context(devx::qpc::min_rnr_nak), kMinRnrTimer);
   host::set_path(context.impl(), options, qpn, peer, rtr);
   modify(devx::CommandOpcode::kInit2RtrQp, rtr);
 

@@ -40,9 +40,12 @@ constexpr SegmentRole role_of(SegmentKind kind) {
              ? SegmentRole::kResponse
              : SegmentRole::kRequest;
 }
+constexpr bool is_masked(SegmentKind kind) {
+  return kind == SegmentKind::kMaskedCompareSwap || kind == SegmentKind::kMaskedFetchAdd;
+}
 constexpr bool is_atomic(SegmentKind kind) {
   return kind == SegmentKind::kCompareSwap || kind == SegmentKind::kFetchAdd ||
-         kind == SegmentKind::kMaskedCompareSwap || kind == SegmentKind::kMaskedFetchAdd;
+         is_masked(kind);
 }
 
 // AETH syndromes (IBTA 9.7.5.2).

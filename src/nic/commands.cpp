@@ -335,6 +335,7 @@ Commands::Answer Commands::modify_qp(CommandOpcode opcode, std::span<const std::
       qp->log_msg_max = static_cast<std::uint8_t>(log_msg_max);
       qp->remote_qpn = Qpn(static_cast<std::uint32_t>(get(context, qpc::remote_qpn)));
       qp->log_rra_max = static_cast<std::uint8_t>(get(context, qpc::log_rra_max));
+      qp->min_rnr_timer = static_cast<std::uint8_t>(get(context, qpc::min_rnr_nak));
       qp->next_receive_psn = Psn(static_cast<std::uint32_t>(get(context, qpc::next_rcv_psn)));
       for (const Field f : {qpc::mtu, qpc::log_msg_max, qpc::remote_qpn, qpc::next_rcv_psn,
                             qpc::min_rnr_nak, qpc::log_rra_max}) {
@@ -353,6 +354,7 @@ Commands::Answer Commands::modify_qp(CommandOpcode opcode, std::span<const std::
       }
       qp->log_sra_max = static_cast<std::uint8_t>(get(context, qpc::log_sra_max));
       qp->retry_count = static_cast<std::uint8_t>(get(context, qpc::retry_count));
+      qp->rnr_retry = static_cast<std::uint8_t>(get(context, qpc::rnr_retry));
       qp->ack_timeout = static_cast<std::uint8_t>(
           get(context, within(qpc::primary_address_path, ads::ack_timeout)));
       events_.qp_sends_from(index, qp->next_send_psn);

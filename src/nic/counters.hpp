@@ -26,11 +26,14 @@ struct QpCounters {
   std::uint64_t cqes = 0;
   std::uint64_t error_cqes = 0;       // among them; flushed ones too
   std::uint64_t bytes_moved = 0;      // payload of writes acknowledged and of reads answered
+  std::uint64_t retransmitted = 0;    // packets sent again, or asked for again
+  std::uint64_t stray_responses = 0;  // that answer nothing, or nothing any more
   std::uint64_t received_writes = 0;  // as responder
   std::uint64_t received_bytes = 0;
   std::uint64_t served_reads = 0;
   std::uint64_t served_bytes = 0;
   std::uint64_t served_atomics = 0;
+  std::uint64_t duplicate_requests = 0;  // packets of them, answered again and not executed
   ReasonCounts reasons;
   FirstError first_error;
   // The NIC's own view of the ring, for a look from outside.

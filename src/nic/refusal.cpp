@@ -30,6 +30,7 @@ constexpr Rule kRules[kRefusals] = {
     {"message-too-long", "the message is longer than the QP's log_msg_max allows"},
     {"atomic-size", "the local buffer of the atomic's old value is not as long as its operand"},
     {"atomic-opmod", "the masked atomic's opmod is neither 0x08 (4 bytes) nor 0x09 (8 bytes)"},
+    {"not-on-this-link", "the link to the peer has no opcode for masked atomics"},
     {"wait-cq", "the WAIT names a CQ that does not exist"},
     {"wait-forever", "the WAIT has been held for the whole grace period: its CQ does not move"},
     {"reads-in-flight",

@@ -34,6 +34,7 @@ enum class Refusal : std::uint8_t {
   kMessageTooLong,
   kAtomicSize,
   kAtomicOpmod,
+  kNotOnThisLink,
   kWaitCq,
   kWaitForever,
   kReadsInFlight,

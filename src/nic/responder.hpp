@@ -13,6 +13,7 @@
 #include "nic/counters.hpp"
 #include "nic/cut.hpp"
 #include "nic/tables.hpp"
+#include "peal/memory/planted.hpp"
 
 namespace peal::nic {
 
@@ -34,13 +35,19 @@ template <class M>
 class Responder {
  public:
   Responder(Tables& tables, link::Link& link, const RuleBook& rules, WriteOrder order)
-      : tables_(tables), link_(link), rules_(rules), order_(order), queues_(kMaxQps) {}
+      : tables_(tables),
+        link_(link),
+        lossless_(link.lossless()),
+        rules_(rules),
+        order_(order),
+        queues_(kMaxQps) {}
 
   void reset(std::uint32_t qp_index) {
     Queue& q = queues_[qp_index];
     // An answer that is on its way refers to memory that may be freed.
     if (!q.answers.empty()) {
-      discard_answers(qp_index, q.answers.front().psn, link::kAllLaterPsns);
+      discard_answers(qp_index, q.expected.plus(Psn::kMask - link::kAllLaterPsns + 1),
+                      link::kAllLaterPsns);
     }
     q = Queue{};
     std::erase(due_, qp_index);
@@ -67,10 +74,11 @@ class Responder {
         const bool unsent = k >= q.next_answer;
         if (!discard_answers(i, psn, packets) && !unsent) continue;  // it has arrived
         discard_answers(i, psn, link::kAllLaterPsns);
+        const std::uint32_t sent = lossless_ ? 0 : q.answers[k].sent / tables_.qps[i].mtu_bytes();
         q.answers.resize(k);
         q.next_answer = std::min(q.next_answer, k);
         rules_.broken(Refusal::kRkeyStale, counters_of(i).reasons, tables_.qps[i].qpn);
-        refuse(tables_.qps[i], i, q, psn, link::kAethNakRemoteAccess);
+        refuse(tables_.qps[i], i, q, psn.plus(sent), link::kAethNakRemoteAccess);
       }
     }
   }
@@ -84,21 +92,26 @@ class Responder {
       rules_.broken(Refusal::kResponderState, counters.reasons, qp.qpn);
       return;
     }
-    if (in.source_qpn != qp.remote_qpn) {
+    if (in.source_qpn.value != 0 && in.source_qpn != qp.remote_qpn) {
       ++drops_.wrong_source;
       rules_.broken(Refusal::kWrongSource, counters.reasons, qp.qpn);
       return;
     }
     const std::int32_t ahead = in.psn.since(q.expected);
     if (ahead < 0) {
-      acknowledge(index, q, q.expected.plus(Psn::kMask));  // seen before: say so again
+      ++counters.duplicate_requests;
+      answer_again(qp, index, q, in);
       return;
     }
     if (ahead > 0) {
       ++drops_.out_of_sequence;
+      // Once, as the requester sends all of it again (IBTA 9.7.5.1.1).
+      if (!lossless_ && q.gap_told) return;
+      q.gap_told = true;
       acknowledge(index, q, q.expected, link::kAethNakSequence);
       return;
     }
+    q.gap_told = false;
     std::uint8_t syndrome = 0;
     if (in.kind == link::SegmentKind::kReadRequest) {
       syndrome = serve_read(qp, index, q, in, counters);
@@ -109,7 +122,9 @@ class Responder {
     }
     if (syndrome == 0) return;
     if (syndrome == link::kAethNakNoReceive) {
-      acknowledge(index, q, q.expected, syndrome);
+      // What follows will come again with it.
+      q.gap_told = true;
+      acknowledge(index, q, q.expected, static_cast<std::uint8_t>(syndrome | qp.min_rnr_timer));
     } else {
       refuse(qp, index, q, q.expected, syndrome);
     }
@@ -153,6 +168,7 @@ class Responder {
   struct Answer {
     Psn psn;  // of its first packet
     bool atomic = false;
+    bool again = false;  // its request was executed before
     std::uint64_t original = 0;
     const std::byte* memory = nullptr;  // that a read reads
     std::uint32_t rkey = 0;             // of that memory's region
@@ -169,6 +185,7 @@ class Responder {
 
   struct Queue {
     Psn expected;
+    bool gap_told = false;  // that it has not come, while later ones have
     std::uint32_t msn = 0;
     // The message being received.
     std::uint64_t address = 0;
@@ -224,35 +241,32 @@ class Responder {
         in.kind == SegmentKind::kWriteLastImmediate || in.kind == SegmentKind::kWriteOnlyImmediate;
     if (first == q.in_message) return judge(Refusal::kMalformedRequest, qp, counters);
     if (first) {
-      q.address = in.address;
-      q.rkey = in.rkey;
-      q.remaining = in.message_bytes;
-      q.in_message = true;
       if (const auto n = judge_length(qp, in, counters)) return n;
     }
+    const std::uint64_t address = first ? in.address : q.address;
+    const Rkey rkey = first ? in.rkey : q.rkey;
+    const std::uint32_t remaining = first ? in.message_bytes : q.remaining;
     if (!qp.remote_write_enabled) {
       if (const auto n = judge(Refusal::kRemoteWriteDisabled, qp, counters)) return n;
     }
     // Anew for each segment: the region may be deregistered in the middle of a message.
     std::byte* target = nullptr;
-    const Refusal why =
-        check_remote(q.address, q.rkey, q.remaining, kRemoteWrite, qp, tables_, &target);
+    const Refusal why = check_remote(address, rkey, remaining, kRemoteWrite, qp, tables_, &target);
     if (const auto n = judge(why, qp, counters)) return n;
-    if (!is_cut(qp, q.remaining, last, in.payload_bytes)) {
+    if (!is_cut(qp, remaining, last, in.payload_bytes)) {
       return judge(Refusal::kMalformedRequest, qp, counters);
     }
-
-    if (in.payload_bytes > 0) {
-      place_payload(index, q, {target, in.payload, in.payload_bytes});
-      q.address += in.payload_bytes;
-      q.remaining -= in.payload_bytes;
-    }
-    // No QP here has a receive queue.
+    // No QP here has a receive queue. Nothing has changed, as it may come again.
     if (immediate) return judge(Refusal::kNoReceive, qp, counters);
+
+    if (in.payload_bytes > 0) place_payload(index, q, {target, in.payload, in.payload_bytes});
+    q.address = address + in.payload_bytes;
+    q.rkey = rkey;
+    q.remaining = remaining - in.payload_bytes;
+    q.in_message = !last;
     q.expected = q.expected.plus(qp.packets_of(in.payload_bytes));
     counters.received_bytes += in.payload_bytes;
     if (last) {
-      q.in_message = false;
       count_message(q);
       ++counters.received_writes;
     }
@@ -311,17 +325,21 @@ class Responder {
         check_remote(in.address, in.rkey, in.message_bytes, kRemoteRead, qp, tables_, &memory);
     if (const auto n = judge(why, qp, counters)) return n;
     place_late(q);
-    Answer a;
-    a.psn = in.psn;
-    a.memory = memory;
-    a.rkey = memory == nullptr ? 0 : in.rkey.value;
-    a.bytes = in.message_bytes;
-    owe(index, q, a);
+    owe(index, q, answer_of_read(in, memory));
     q.expected = q.expected.plus(qp.packets_of(in.message_bytes));
     count_message(q);
     ++counters.served_reads;
     counters.served_bytes += in.message_bytes;
     return 0;
+  }
+
+  static Answer answer_of_read(const link::Segment& in, const std::byte* memory) {
+    Answer a;
+    a.psn = in.psn;
+    a.memory = memory;
+    a.rkey = memory == nullptr ? 0 : in.rkey.value;
+    a.bytes = in.message_bytes;
+    return a;
   }
 
   std::uint8_t serve_atomic(QpEntry& qp, std::uint32_t index, Queue& q, const link::Segment& in,
@@ -375,9 +393,44 @@ class Responder {
         [&next](std::uint32_t old) { return static_cast<std::uint32_t>(next(old)); });
   }
 
+  // A request that was executed before (IBTA 9.7.5.1.2): a write is acknowledged, a read read
+  // again, an atomic answered with what it was answered, and none of them executed. What cannot be
+  // answered is not: the requester will ask again, or give up.
+  void answer_again(const QpEntry& qp, std::uint32_t index, Queue& q, const link::Segment& in) {
+    const bool reads = in.kind == link::SegmentKind::kReadRequest;
+    if (reads || link::is_atomic(in.kind)) {
+      if (q.answers.size() - q.next_answer >= kAnswersKept) return;
+      if (reads) {
+        std::byte* memory = nullptr;
+        const Refusal why =
+            check_remote(in.address, in.rkey, in.message_bytes, kRemoteRead, qp, tables_, &memory);
+        const auto packets = static_cast<std::int32_t>(qp.packets_of(in.message_bytes));
+        const bool executed = in.psn.since(q.expected) + packets <= 0;
+        if (why != Refusal::kNone || !qp.remote_read_enabled || !executed) return;
+        place_late(q);
+        Answer a = answer_of_read(in, memory);
+        a.again = true;
+        owe(index, q, a);
+        return;
+      }
+      const auto same = [&in](const Answer& a) { return a.atomic && a.psn == in.psn; };
+      const auto found = std::find_if(q.answers.rbegin(), q.answers.rend(), same);
+      if (found == q.answers.rend()) return;
+      Answer a = *found;
+      a.again = true;
+      owe(index, q, a);
+      return;
+    }
+    // A NAK that is owed says as much, and more.
+    if (!q.answer_due && !planted<M>(LogicPlant::kDuplicateAck))
+      acknowledge(index, q, q.expected.plus(Psn::kMask));
+  }
+
   std::uint8_t judge_resources(const QpEntry& qp, const Queue& q, QpCounters& counters) {
-    const std::size_t unanswered = q.answers.size() - q.next_answer;
-    const bool fits = unanswered < std::size_t{1} << qp.log_rra_max;
+    const auto unanswered =
+        std::count_if(q.answers.begin() + static_cast<std::ptrdiff_t>(q.next_answer),
+                      q.answers.end(), [](const Answer& a) { return !a.again; });
+    const bool fits = unanswered < std::ptrdiff_t{1} << qp.log_rra_max;
     return fits ? 0 : judge(Refusal::kReadResources, qp, counters);
   }
 
@@ -387,7 +440,7 @@ class Responder {
       q.next_answer -= kAnswersKept;
     }
     q.answers.push_back(a);
-    q.answer_due = false;  // the answer acknowledges all before it
+    if (!a.again) q.answer_due = false;  // the answer acknowledges all before it
     make_due(index, q);
   }
 
@@ -402,7 +455,8 @@ class Responder {
       ++q.next_answer;
       return true;
     }
-    const auto [first, last, bytes] = next_cut(qp, a.bytes, a.sent, link_.max_payload_bytes());
+    const std::uint32_t most = lossless_ ? link_.max_payload_bytes() : qp.mtu_bytes();
+    const auto [first, last, bytes] = next_cut(qp, a.bytes, a.sent, most);
     out.kind = first ? (last ? SegmentKind::kReadResponseOnly : SegmentKind::kReadResponseFirst)
                      : (last ? SegmentKind::kReadResponseLast : SegmentKind::kReadResponseMiddle);
     out.payload_bytes = bytes;
@@ -451,6 +505,7 @@ class Responder {
 
   Tables& tables_;
   link::Link& link_;
+  const bool lossless_;
   const RuleBook& rules_;
   WriteOrder order_;
   std::vector<Queue> queues_;  // by QP index

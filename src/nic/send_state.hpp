@@ -20,16 +20,23 @@ enum class Phase : std::uint8_t { kStarting, kSent, kDone };
 // A WQE that was fetched and has no CQE yet.
 struct Outstanding {
   Completion completion;
-  std::byte* local = nullptr;   // where an answer lands
-  std::uint64_t check_sum = 0;  // of the WQE as it was fetched
+  std::byte* local = nullptr;  // where an answer lands
+  // What it sends, which must be there until it is answered: payload, or an atomic's operands.
+  const std::byte* source = nullptr;
+  std::uint64_t remote_address = 0;
+  std::uint64_t first_byte = 0;  // of it, among all payload bytes that its QP ever moves
+  std::uint64_t check_sum = 0;   // of the WQE as it was fetched
   std::uint64_t sent_at_ns = 0;
   std::uint64_t done_at_ns = 0;
+  Rkey rkey;
+  std::uint32_t immediate = 0;
   std::uint32_t lkey = 0;      // of the region that the WQE uses; 0: none
   std::uint32_t received = 0;  // of a read, so far
   Psn first_psn;
   Psn last_psn;
   std::uint8_t fm_ce_se = 0;
   std::uint8_t segments = 0;  // 16-byte ones in the first slot
+  bool has_immediate = false;
   Operation operation = Operation::kNop;
   Phase phase = Phase::kStarting;
   Refusal reason = Refusal::kNone;  // why it failed
@@ -38,6 +45,8 @@ struct Outstanding {
   bool wants_answer() const {
     return operation == Operation::kRead || operation == Operation::kAtomic;
   }
+  // Of a read's next answer, or of an atomic's.
+  Psn answer_psn(const QpEntry& qp) const { return first_psn.plus(received / qp.mtu_bytes()); }
 };
 
 // What a WQE sends that is not in registered memory: inline data, or an atomic's operands.
@@ -77,19 +86,42 @@ struct SendState {
   // The newest of them, until it has been sent.
   CheckResult checked;
   Move& current = checked.move;
-  std::uint32_t current_sent = 0;
-  bool starting = false;  // it has not been sent whole
-  bool started = false;   // and nothing holds it back
-  bool told = false;      // that something does
+  bool started = false;  // nothing holds it back
+  bool told = false;     // that something does
   std::uint64_t held_since_ns = 0;
+
+  // What is sent next: the WQE at position `cursor`, but for its first `cursor_bytes`; all has been
+  // sent where that is `tail`. It goes back when something has to be sent again.
+  std::uint64_t cursor = 0;
+  std::uint32_t cursor_bytes = 0;
+  std::uint64_t send_end = 0;     // `tail`, or the WQE that failed
+  Psn next_psn;                   // of the next packet
+  Psn end_psn;                    // beyond the last packet that was ever sent
+  Psn oldest_psn;                 // of the oldest packet without an answer
+  std::uint64_t end_byte = 0;     // beyond those of the newest WQE
+  std::uint64_t oldest_byte = 0;  // at oldest_psn
+  // Counted into what its NIC has in flight.
+  std::uint64_t flight_packets = 0;
+  std::uint64_t flight_bytes = 0;
+  // Since a packet last asked for an acknowledgement.
+  std::uint32_t unasked_packets = 0;
+  std::uint64_t unasked_bytes = 0;
+
+  // Of links that lose: the last time that something was answered, or sent with nothing in flight,
+  // or sent again; and how often that was in a row, without an answer.
+  std::uint64_t waiting_since_ns = 0;
+  std::uint8_t retries = 0;
+  std::uint8_t rnr_retries = 0;
+  std::uint64_t rnr_until_ns = 0;  // the peer had no receive: nothing is sent until then
+  // What was sent again from this PSN on has been asked for; to be asked twice is a duplicate.
+  bool went_back = false;
+  Psn went_back_to;
 
   std::uint32_t unanswered = 0;   // reads and atomics sent
   std::uint32_t unsignalled = 0;  // slots since the last WQE that asks for a CQE
   bool cq_is_small = false;       // smaller than the ring, and nobody has been told
   bool failing = false;           // a WQE has failed: nothing more is fetched
   bool reported = false;          // its error CQE is written: what follows is flushed
-  Psn next_psn;
-  Psn oldest_psn;
   std::uint64_t answered_ns = 0;  // the last time an answer came
   ArmedFaults faults;
   RecordCheck record_check;
@@ -107,6 +139,25 @@ struct SendState {
   // Index of the oldest WQE that has no CQE yet.
   std::uint64_t completed_index() const {
     return head == tail ? fetched : at(head).completion.index;
+  }
+  bool in_flight() const { return end_psn != oldest_psn; }
+
+  void next_wqe() {
+    ++cursor;
+    cursor_bytes = 0;
+  }
+  // To the packet of this PSN, or to the next one that is still to be sent.
+  void move_cursor(const QpEntry& qp, Psn psn) {
+    next_psn = psn;
+    cursor_bytes = 0;
+    for (cursor = head; cursor != tail; ++cursor) {
+      const Outstanding& o = at(cursor);
+      if (o.phase == Phase::kDone) continue;
+      if (o.phase == Phase::kSent && psn.since(o.last_psn) > 0) continue;
+      const std::int32_t packets = psn.since(o.first_psn);
+      if (packets > 0) cursor_bytes = static_cast<std::uint32_t>(packets) * qp.mtu_bytes();
+      return;
+    }
   }
 };
 

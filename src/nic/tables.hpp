@@ -74,11 +74,17 @@ struct QpEntry {
   std::uint64_t made_generation = 0;  // that of its creation
   std::uint8_t ack_timeout = 0;       // coded: 4.096 us * 2^n; 0 waits for ever (IBTA 9.7.6.1.3)
   std::uint8_t retry_count = 0;
+  std::uint8_t rnr_retry = 0;      // 7: for ever
+  std::uint8_t min_rnr_timer = 0;  // coded (IBTA 9.7.5.2.8): what the peer waits without a receive
 
-  // How long the oldest unanswered request may stay so. Links that lose nothing need no second
-  // attempt, so the time of all attempts is waited for at once. 0: for ever.
+  // How long a request may stay unanswered before it is sent again. 0: for ever.
+  PEAL_HOST_DEVICE std::uint64_t attempt_timeout_ns() const {
+    return ack_timeout == 0 ? 0 : std::uint64_t{4096} << ack_timeout;
+  }
+  // And in all. Links that lose nothing need no second attempt, so that the time of all attempts is
+  // waited for at once.
   PEAL_HOST_DEVICE std::uint64_t answer_timeout_ns() const {
-    return ack_timeout == 0 ? 0 : (std::uint64_t{4096} << ack_timeout) * (retry_count + 1u);
+    return attempt_timeout_ns() * (retry_count + 1u);
   }
   PEAL_HOST_DEVICE bool has_record() const { return dbrec != nullptr; }
   PEAL_HOST_DEVICE std::uint32_t depth() const { return 1u << log_sq_size; }

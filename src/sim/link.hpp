@@ -1,7 +1,8 @@
-// A lossless link between two simulated NICs: segments arrive in order, each after a time of its
-// own.
+// A link between two simulated NICs: each segment arrives after a time of its own, and in order,
+// unless it is told to lose some.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 
@@ -10,10 +11,19 @@
 
 namespace peal::sim {
 
+// Of 1000 segments, those that it happens to.
+struct LinkTrouble {
+  std::uint32_t lost = 0;
+  std::uint32_t doubled = 0;
+  std::uint32_t overtaken = 0;
+
+  bool any() const { return lost + doubled + overtaken != 0; }
+};
+
 class SimLink {
  public:
-  SimLink(Simulation& sim, std::uint64_t latency_ns_max)
-      : sim_(sim), latency_ns_max_(latency_ns_max) {}
+  SimLink(Simulation& sim, std::uint64_t latency_ns_max, LinkTrouble trouble = {})
+      : sim_(sim), latency_ns_max_(latency_ns_max), trouble_(trouble) {}
   SimLink(const SimLink&) = delete;
   SimLink& operator=(const SimLink&) = delete;
 
@@ -46,24 +56,25 @@ class SimLink {
     }
   };
   static constexpr std::size_t kSegments = 1024;
+  static constexpr std::uint32_t kOvertakenNs = 20'000;  // how much later it comes, at most
 
   class End final : public link::Link {
    public:
     End(SimLink& link, Direction& out, Direction& in) : link_(link), out_(out), in_(in) {}
 
+    bool lossless() const override { return !link_.trouble_.any(); }
     std::uint32_t max_payload_bytes() const override { return 1u << 30; }
     bool try_send(const link::Segment& segment) override {
-      if (out_.queue.size() == kSegments) return false;
-      Simulation& sim = link_.sim_;
-      const std::uint64_t now_ns = sim.scheduler().now_ns();
-      const auto latency_ns =
-          link_.latency_ns_max_ == 0
-              ? 0
-              : sim.random().below(static_cast<std::uint32_t>(link_.latency_ns_max_) + 1);
-      out_.last_arrival_ns = std::max(out_.last_arrival_ns, now_ns + latency_ns);
-      out_.queue.push_back(
-          {segment, out_.last_arrival_ns, sim.machine().tell(sim.scheduler().running())});
-      sim.scheduler().wake(out_.receiver);
+      if (out_.queue.size() >= kSegments) return false;
+      sim::Random& random = link_.sim_.random();
+      const LinkTrouble& trouble = link_.trouble_;
+      if (!trouble.any()) {
+        put_on_its_way(segment);
+        return true;
+      }
+      if (random.chance(trouble.lost)) return true;
+      put_on_its_way(segment);
+      if (random.chance(trouble.doubled)) put_on_its_way(segment);
       return true;
     }
     bool try_receive(link::Segment* segment) override {
@@ -87,6 +98,23 @@ class SimLink {
     bool closed() const override { return false; }
 
    private:
+    void put_on_its_way(const link::Segment& segment) {
+      Simulation& sim = link_.sim_;
+      std::uint64_t arrives_ns = sim.scheduler().now_ns();
+      if (link_.latency_ns_max_ != 0) {
+        arrives_ns += sim.random().below(static_cast<std::uint32_t>(link_.latency_ns_max_) + 1);
+      }
+      if (link_.trouble_.overtaken != 0 && sim.random().chance(link_.trouble_.overtaken)) {
+        arrives_ns = std::max(out_.last_arrival_ns, arrives_ns) + sim.random().below(kOvertakenNs);
+      } else {
+        arrives_ns = out_.last_arrival_ns = std::max(out_.last_arrival_ns, arrives_ns);
+      }
+      const auto later = [arrives_ns](const OnItsWay& o) { return o.arrives_ns > arrives_ns; };
+      out_.queue.insert(std::find_if(out_.queue.begin(), out_.queue.end(), later),
+                        {segment, arrives_ns, sim.machine().tell(sim.scheduler().running())});
+      sim.scheduler().wake(out_.receiver);
+    }
+
     SimLink& link_;
     Direction& out_;
     Direction& in_;
@@ -94,6 +122,7 @@ class SimLink {
 
   Simulation& sim_;
   std::uint64_t latency_ns_max_;
+  LinkTrouble trouble_;
   Direction a_to_b_;
   Direction b_to_a_;
   End a_{*this, a_to_b_, b_to_a_};

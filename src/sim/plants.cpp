@@ -36,6 +36,7 @@ constexpr PlantName kPlants[] = {
     {Plant::kErrorLatch, "error-latch", "a later error takes the place of the first"},
     {Plant::kFirstError, "first-error", "the error that was met is latched, not the first"},
     {Plant::kForwardOnly, "forward-only", "`completed` may go back"},
+    {Plant::kDuplicateAck, "duplicate-ack", "a write that comes again is not acknowledged again"},
 };
 
 }  // namespace

@@ -44,6 +44,7 @@ enum class Plant : std::uint8_t {
   kErrorLatch,
   kFirstError,
   kForwardOnly,
+  kDuplicateAck,
 };
 
 struct PlantName {

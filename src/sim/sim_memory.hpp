@@ -214,6 +214,7 @@ class SimMemory {
       case LogicPlant::kCreditCheck: return Plant::kCreditCheck;
       case LogicPlant::kOwnerLap: return Plant::kOwnerLap;
       case LogicPlant::kFirstError: return Plant::kFirstError;
+      case LogicPlant::kDuplicateAck: return Plant::kDuplicateAck;
     }
     return Plant::kNone;
   }

@@ -21,6 +21,9 @@ class StagedLink final : public link::Link {
  public:
   explicit StagedLink(link::Link& link) : link_(link) {}
 
+  bool lossless() const override { return link_.lossless(); }
+  link::InFlight most_in_flight() const override { return link_.most_in_flight(); }
+  bool carries_masked_atomics() const override { return link_.carries_masked_atomics(); }
   std::uint32_t max_payload_bytes() const override { return link_.max_payload_bytes(); }
   bool try_send(const link::Segment& segment) override;
   bool try_receive(link::Segment* segment) override { return link_.try_receive(segment); }

@@ -71,7 +71,8 @@ TEST(Explore, ListsItsPlants) {
   EXPECT_GE(lines(e.out), 10u);
   for (const char* name : {"wqes-before-record\n", "record-before-doorbell\n", "mark-acquire\n",
                            "cqe-acquire\n", "payload-before-cqe\n", "try-lock-combiner\n",
-                           "credit-check\n", "owner-lap\n", "error-latch\n", "forward-only\n"}) {
+                           "credit-check\n", "owner-lap\n", "error-latch\n", "forward-only\n",
+                           "duplicate-ack\n"}) {
     EXPECT_TRUE(contains("\n" + e.out, std::string("\n") + name)) << name;
   }
 }

@@ -97,6 +97,10 @@ struct RawConnection {
   std::uint8_t log_sra_max = 4;
   std::uint8_t log_rra_max = 4;
   std::uint32_t opt_param_mask = 0;
+  std::uint8_t ack_timeout = 14;  // coded: 67 ms
+  std::uint8_t retry_count = 6;
+  std::uint8_t rnr_retry = 0;
+  std::uint8_t min_rnr_timer = 0;
 };
 
 struct RawQpOptions {
@@ -159,9 +163,11 @@ class RawQp {
     command.set(in(qpc::remote_qpn), c.remote_qpn.value);
     command.set(in(qpc::next_rcv_psn), c.receive_psn.value);
     command.set(in(qpc::next_send_psn), c.send_psn.value);
-    command.set(in(qpc::retry_count), 6);
+    command.set(in(qpc::retry_count), c.retry_count);
+    command.set(in(qpc::rnr_retry), c.rnr_retry);
+    command.set(in(qpc::min_rnr_nak), c.min_rnr_timer);
     command.set(in(mlx5::devx::within(qpc::primary_address_path, mlx5::devx::ads::ack_timeout)),
-                14);
+                c.ack_timeout);
     return execute(commands_, command);
   }
   void to_init(const RawConnection& c) {

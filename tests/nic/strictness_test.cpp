@@ -425,7 +425,7 @@ TEST(Strictness, EveryRuleHasAWrongClientHereOrElsewhere) {
   for (const Refusal elsewhere :
        {Refusal::kMalformedRequest, Refusal::kBadResponse,  // a peer's, not a client's
         Refusal::kRemoteRefused, Refusal::kInjected, Refusal::kDoorbellLeftBehind,
-        Refusal::kReservedField}) {
+        Refusal::kReservedField, Refusal::kNotOnThisLink}) {
     tripped.insert(elsewhere);
   }
   for (std::size_t i = 1; i < kRefusals; ++i) {

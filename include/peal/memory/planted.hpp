@@ -16,6 +16,7 @@ enum class LogicPlant : std::uint8_t {
   kCreditCheck,
   kOwnerLap,
   kFirstError,
+  kDuplicateAck,
 };
 
 namespace detail {
