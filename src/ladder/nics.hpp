@@ -12,6 +12,7 @@ namespace peal::ladder {
 
 inline nic::CoreOptions sender_options(const LadderOptions& options, nic::Notify notify = {}) {
   return {.nic_number = 1,
+          .key_secret = nic::random_secret(),
           .null_payload = options.null_nic,
           .first_wqe_index = options.first_wqe_index(),
           .order = options.order,
@@ -22,6 +23,7 @@ inline nic::CoreOptions sender_options(const LadderOptions& options, nic::Notify
 
 inline nic::CoreOptions receiver_options(const LadderOptions& options, nic::Notify notify) {
   return {.nic_number = 2,
+          .key_secret = nic::random_secret(),
           .order = options.order,
           .doorbell_source = options.doorbell_source,
           .rules = options.rules,

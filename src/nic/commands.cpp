@@ -438,8 +438,7 @@ std::uint32_t Commands::register_region(std::uint32_t pd, std::uint64_t start, s
       first_free(tables_.keys, [](const KeyEntry& k) { return k.key == 0; });
   if (index == 0) return 0;
   KeyEntry& entry = tables_.keys[index];
-  const std::uint32_t tag = (entry.last_key + 1) & 0xff;
-  entry.key = ((tables_.key_base + index) << 8) | tag;
+  entry.key = tables_.next_key(index, entry.last_key);
   entry.last_key = entry.key;
   entry.pd = pd;
   entry.access = access;

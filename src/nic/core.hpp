@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <random>
 #include <vector>
 
 #include "link/link.hpp"
@@ -18,9 +19,17 @@
 
 namespace peal::nic {
 
+// For CoreOptions::key_secret. The system's random numbers.
+inline std::uint64_t random_secret() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 32) | random();
+}
+
 struct CoreOptions {
   // Tells apart the QPNs and keys of the NICs of one run; 1 to 4095.
   std::uint32_t nic_number = 1;
+  // Makes memory keys what nobody guesses: 64 random bits. 0 counts them up.
+  std::uint64_t key_secret = 0;
   // Completes every write without moving its payload: measures the submit path alone.
   bool null_payload = false;
   // Where the WQE counter of a QP starts: near a wrap, for instance. Hardware starts at 0.
@@ -53,6 +62,7 @@ class Core final : public Inspected, private QueueEvents {
     tables_->rules = options.rules;
     tables_->qpn_base = options.nic_number * kMaxQps;
     tables_->key_base = options.nic_number * kMaxKeys;
+    tables_->key_secret = options.key_secret;
   }
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;

@@ -34,7 +34,8 @@ enum AccessFlag : std::uint32_t {
   kRemoteAtomic = 1u << 3,
 };
 
-// A registered memory region. `key` is index << 8 | tag and serves as both lkey and rkey.
+// A registered memory region. `key` is index << 8 | tag and serves as both lkey and rkey; the index
+// in it is scrambled (Tables::key_secret).
 struct KeyEntry {
   std::uint32_t key = 0;       // 0: free
   std::uint32_t last_key = 0;  // the key that this entry had last, so that tags never repeat soon
@@ -143,6 +144,9 @@ struct Tables {
   // addressed to the wrong one is then refused instead of hitting a stranger's.
   std::uint32_t qpn_base = 0;
   std::uint32_t key_base = 0;
+  // What makes keys hard to guess: which bits of an index are turned over, where its tags begin,
+  // and by how much they go on, which is odd, for all of them to have a turn. 0 counts them up.
+  std::uint64_t key_secret = 0;
 
   PEAL_HOST_DEVICE QpEntry* find_qp(Qpn qpn) {
     const std::uint32_t index = qpn.value - qpn_base;
@@ -161,6 +165,13 @@ struct Tables {
     const KeyEntry* entry = key_slot(key);
     return entry != nullptr && entry->key == key ? entry : nullptr;
   }
+  // For the entry of `index`, which had `last_key`.
+  std::uint32_t next_key(std::uint32_t index, std::uint32_t last_key) const {
+    const auto first_tag = static_cast<std::uint32_t>(key_secret * (2 * index + 1) >> 56);
+    const auto step = static_cast<std::uint32_t>(key_secret >> 12) | 1;
+    const std::uint32_t tag = (last_key == 0 ? first_tag : last_key) + step;
+    return ((key_base + (index ^ key_scramble())) << 8) | (tag & 0xff);
+  }
   // True when the key's index was given out before, under another tag.
   PEAL_HOST_DEVICE bool key_is_stale(std::uint32_t key) const {
     const KeyEntry* entry = key_slot(key);
@@ -168,9 +179,13 @@ struct Tables {
   }
 
  private:
+  PEAL_HOST_DEVICE std::uint32_t key_scramble() const {
+    return static_cast<std::uint32_t>(key_secret) & (kMaxKeys - 1);
+  }
   PEAL_HOST_DEVICE const KeyEntry* key_slot(std::uint32_t key) const {
-    const std::uint32_t index = (key >> 8) - key_base;
-    return (key >> 8) > key_base && index < kMaxKeys ? &keys[index] : nullptr;
+    const std::uint32_t scrambled = (key >> 8) - key_base;
+    const std::uint32_t index = scrambled ^ key_scramble();
+    return scrambled < kMaxKeys && index != 0 ? &keys[index] : nullptr;
   }
 };
 

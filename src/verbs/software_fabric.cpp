@@ -17,8 +17,8 @@ struct SoftwareFabric::Impl {
 
   link::Loopback loopback;
   std::array<verbs::SoftwareNic, 2> nics{
-      verbs::SoftwareNic({.nic_number = 1}, loopback.a()),
-      verbs::SoftwareNic({.nic_number = 2}, loopback.b()),
+      verbs::SoftwareNic({.nic_number = 1, .key_secret = nic::random_secret()}, loopback.a()),
+      verbs::SoftwareNic({.nic_number = 2, .key_secret = nic::random_secret()}, loopback.b()),
   };
   engine::ThreadsEngine engine{{nics[0].step(), nics[1].step()}};
   std::array<Provider, 2> ends;

@@ -69,10 +69,10 @@ TEST(Explore, ListsItsPlants) {
   const Ended e = run_peal("explore --list-plants");
   EXPECT_EQ(e.status, 0);
   EXPECT_GE(lines(e.out), 10u);
-  for (const char* name : {"wqes-before-record\n", "record-before-doorbell\n", "mark-acquire\n",
-                           "cqe-acquire\n", "payload-before-cqe\n", "try-lock-combiner\n",
-                           "credit-check\n", "owner-lap\n", "error-latch\n", "forward-only\n",
-                           "duplicate-ack\n"}) {
+  for (const char* name :
+       {"wqes-before-record\n", "record-before-doorbell\n", "mark-acquire\n", "cqe-acquire\n",
+        "payload-before-cqe\n", "try-lock-combiner\n", "credit-check\n", "owner-lap\n",
+        "error-latch\n", "forward-only\n", "duplicate-ack\n"}) {
     EXPECT_TRUE(contains("\n" + e.out, std::string("\n") + name)) << name;
   }
 }

@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
+#include "link/loopback.hpp"
 #include "nic/command_device.hpp"
 #include "peal/mlx5/doorbell.hpp"
 #include "support/scale.hpp"
@@ -106,6 +108,36 @@ TEST(Regions, GiveNoKeyTwiceInARow) {
     ASSERT_EQ(nic.core.tables().find_key(key), nullptr);
     last = key;
   }
+}
+
+TEST(Regions, HaveKeysThatAreUniqueFoundAndHardToGuess) {
+  link::Loopback loopback;
+  std::set<std::uint32_t> distances;
+  for (const std::uint64_t secret :
+       {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{0x123456789}, random_secret(),
+        random_secret()}) {
+    Core<CpuMemory> core({.nic_number = 3, .key_secret = secret}, loopback.a());
+    const std::uint32_t pd = core.commands().allocate_pd();
+    std::byte memory[64];
+    std::set<std::uint32_t> keys;
+    std::vector<std::uint32_t> in_order;
+    for (std::uint32_t i = 1; i <= 300; ++i) {
+      const std::uint32_t key = core.commands().register_region(pd, i, memory, 64, kLocalWrite);
+      ASSERT_TRUE(keys.insert(key).second) << secret;
+      ASSERT_NE(core.tables().find_key(key), nullptr);
+      EXPECT_EQ(core.tables().find_key(key)->start, i);
+      EXPECT_EQ(key >> 20, 3u) << "never that of a NIC with another number";
+      in_order.push_back(key);
+    }
+    if (secret != 0) distances.insert(in_order[1] - in_order[0]);
+    for (const std::uint32_t key : in_order) {
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(core.tables().find_key(key ^ (1u << i)), nullptr);
+      ASSERT_TRUE(core.commands().deregister_region(key));
+      ASSERT_EQ(core.tables().find_key(key), nullptr) << "it dies with its region";
+      ASSERT_TRUE(core.tables().key_is_stale(key));
+    }
+  }
+  EXPECT_GT(distances.size(), 1u);
 }
 
 // A refused command changes nothing; one that is taken makes or ends at most one object.
