@@ -1,0 +1,75 @@
+// Makes a link worse, as a bad network would: what is sent by it may be dropped, doubled, delayed
+// or overtaken. Used in front of any other link; owned by the same thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "link/link.hpp"
+
+namespace peal::link {
+
+struct Impairments {
+  // Probabilities of each segment, 0 to 1, in the order in which they are asked.
+  double drop = 0;
+  double duplicate = 0;                  // then it is sent a second time, right behind the first
+  double reorder = 0;                    // then up to 8 later ones, or 100 us, overtake it
+  std::uint64_t delay_ns = 0;            // of every segment
+  std::uint64_t seed = 1;                // the same segments, seed and clock meet the same fate
+  std::function<std::uint64_t()> clock;  // nanoseconds; empty: the steady clock
+};
+
+struct ImpairedCounters {
+  std::uint64_t dropped = 0;
+  std::uint64_t duplicated = 0;
+  std::uint64_t reordered = 0;
+};
+
+class ImpairedLink : public Link {
+ public:
+  static constexpr std::uint32_t kReorderSegments = 8;
+  static constexpr std::uint64_t kReorderNs = 100'000;
+  static constexpr std::size_t kHeldMax = 4096;  // then try_send refuses
+
+  // `inner` must outlive it, and is sent by through it only. Throws std::invalid_argument where a
+  // probability is none.
+  ImpairedLink(Link& inner, Impairments impairments);
+
+  const ImpairedCounters& counters() const { return counters_; }
+
+  bool lossless() const override { return false; }
+  InFlight most_in_flight() const override { return inner_.most_in_flight(); }
+  bool carries_masked_atomics() const override { return inner_.carries_masked_atomics(); }
+  std::uint32_t max_payload_bytes() const override { return inner_.max_payload_bytes(); }
+  // Of a segment that it holds it has a copy where the inner link would have; where that refers to
+  // the payload, so does it. A held one leaves during one of the owner's calls, once it is time.
+  bool try_send(const Segment& segment) override;
+  bool try_receive(Segment* segment) override;
+  bool payload_stays() const override { return inner_.payload_stays(); }
+  bool discard(Qpn source_qpn, SegmentRole role, Psn from, std::int32_t psns) override;
+  bool busy() const override { return !held_.empty() || inner_.busy(); }
+  bool closed() const override { return inner_.closed(); }
+
+ private:
+  struct Held {
+    Segment segment;
+    std::vector<std::byte> payload;  // empty where the segment refers to the owner's
+    std::uint64_t due_ns = 0;
+    std::uint32_t later = 0;  // how many more may overtake it; 0: none waited for
+  };
+
+  bool chance(double probability);
+  void hold(const Segment& segment, std::uint64_t due_ns, std::uint32_t later);
+  void send_due();
+
+  Link& inner_;
+  Impairments impairments_;
+  std::mt19937_64 random_;
+  ImpairedCounters counters_;
+  std::vector<Held> held_;  // in the order in which they came
+};
+
+}  // namespace peal::link
