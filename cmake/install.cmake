@@ -6,7 +6,7 @@ set(PEAL_CONFIG_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/peal)
 set(PEAL_PKGCONFIG_FOLDER ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 install(DIRECTORY include/peal DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS peal_device peal_host peal_nic EXPORT peal-targets
+install(TARGETS peal_device peal_host peal_wire peal_nic EXPORT peal-targets
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT peal-targets NAMESPACE peal:: DESTINATION ${PEAL_CONFIG_FOLDER})
 # Of its own, as only who asks for it needs the CUDA toolkit.
@@ -14,7 +14,7 @@ if(TARGET peal_cuda)
   install(TARGETS peal_cuda EXPORT peal-cuda-targets)
   install(EXPORT peal-cuda-targets NAMESPACE peal:: DESTINATION ${PEAL_CONFIG_FOLDER})
 endif()
-foreach(name device host nic cuda)
+foreach(name device host wire nic cuda)
   if(TARGET peal_${name})
     set_target_properties(peal_${name} PROPERTIES EXPORT_NAME ${name})
   endif()
@@ -23,7 +23,8 @@ endforeach()
 set(PEAL_BINARY_FOLDER ${CMAKE_CURRENT_BINARY_DIR}/package)
 write_basic_package_version_file(${PEAL_BINARY_FOLDER}/peal-config-version.cmake
                                  COMPATIBILITY SameMinorVersion)
-install(FILES cmake/peal-config.cmake ${PEAL_BINARY_FOLDER}/peal-config-version.cmake
+install(FILES cmake/peal-config.cmake cmake/libdeflate.cmake
+        ${PEAL_BINARY_FOLDER}/peal-config-version.cmake
         DESTINATION ${PEAL_CONFIG_FOLDER})
 
 file(RELATIVE_PATH PEAL_PREFIX_FROM_PKGCONFIG /prefix/${PEAL_PKGCONFIG_FOLDER} /prefix)
@@ -61,6 +62,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS libdeflate-dev)  # of libpeal_nic.a
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libibverbs1, ibverbs-providers")  # loaded at run time
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS libibverbs-dev)  # what adopt_mlx5dv.hpp includes
 include(CPack)

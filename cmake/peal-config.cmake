@@ -1,11 +1,15 @@
-# find_package(peal): peal::device, peal::host, peal::nic; with COMPONENTS cuda peal::cuda as well,
-# where Peal was built with nvcc.
+# find_package(peal): peal::device, peal::host, peal::nic, which needs libdeflate; with COMPONENTS cuda
+# peal::cuda as well, where Peal was built with nvcc.
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
+include(${CMAKE_CURRENT_LIST_DIR}/libdeflate.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/peal-targets.cmake)
-foreach(component device host nic)
+foreach(component device host)
   set(peal_${component}_FOUND TRUE)
 endforeach()
+if(TARGET peal::libdeflate)
+  set(peal_nic_FOUND TRUE)
+endif()
 if("cuda" IN_LIST peal_FIND_COMPONENTS AND
    EXISTS ${CMAKE_CURRENT_LIST_DIR}/peal-cuda-targets.cmake)
   find_package(CUDAToolkit QUIET)
@@ -18,6 +22,6 @@ foreach(component IN LISTS peal_FIND_COMPONENTS)
   if(peal_FIND_REQUIRED_${component} AND NOT peal_${component}_FOUND)
     set(peal_FOUND FALSE)
     set(peal_NOT_FOUND_MESSAGE
-        "This Peal has no component ${component}, or the CUDA toolkit that it needs is not here.")
+        "This Peal has no component ${component}, or what that needs is not here: libdeflate for nic, CUDA's toolkit for cuda.")
   endif()
 endforeach()

@@ -12,7 +12,7 @@
 
 namespace peal::link {
 
-// An error, such as a full disk, ends the file at its last whole packet and nothing else.
+// An error, such as a full disk, ends the file with what is in it, and nothing else.
 class Capture {
  public:
   // Creates or empties the file. Throws peal::Error where it cannot.
@@ -30,16 +30,19 @@ class Capture {
   // Writes what add() has collected, so that the file ends at a whole packet and can be read.
   void flush();
 
-  std::uint64_t packets() const { return packets_; }  // added, and in the file after a flush
+  // In the file after a flush.
+  std::uint64_t packets() const { return packets_; }
   // Why there is nothing more in the file, in one sentence; empty while all is well.
   const std::string& error() const { return error_; }
 
  private:
-  std::byte* room_for(std::size_t datagram_bytes);
+  void add_record(wire::Bytes first, wire::Bytes second);
 
   int fd_ = -1;
-  std::uint64_t file_bytes_ = 0;  // all whole packets
   std::uint64_t packets_ = 0;
+  // As of the last flush.
+  std::uint64_t file_bytes_ = 0;
+  std::uint64_t file_packets_ = 0;
   std::vector<std::byte> collected_;
   std::string path_;
   std::string error_;

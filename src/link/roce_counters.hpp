@@ -9,8 +9,8 @@
 
 namespace peal::link {
 
-// Why a well-formed packet is not taken. In the order in which they are looked for; an ICRC is
-// looked at before any of them.
+// Why a packet is not taken that is not malformed. In the order in which they are looked for: a
+// stranger's before it is read at all.
 enum class RoceDrop : std::uint8_t {
   kStranger,     // not from the peer's address, or before there is a peer
   kDestination,  // not for this link's address
@@ -37,6 +37,7 @@ struct RoceCounters {
   std::uint64_t overflowed = 0;  // by the kernel, as its buffer was full
 
   // Lost before they left.
+  std::uint64_t unsendable = 0;   // no RoCE packet, or there was no peer yet
   std::uint64_t too_long = 0;     // for the path's MTU
   std::uint64_t unreachable = 0;  // sends that an ICMP error or a missing route refused
 

@@ -20,6 +20,13 @@ struct IcrcFormat {
       crc >>= 8;
     }
   }
+  constexpr std::uint32_t get() const {
+    std::uint32_t crc = 0;
+    for (std::size_t i = bytes.size(); i > 0; --i) {
+      crc = crc << 8 | std::to_integer<std::uint32_t>(bytes[i - 1]);
+    }
+    return crc;
+  }
   bool operator==(const IcrcFormat&) const = default;
 };
 static_assert(sizeof(IcrcFormat) == 4);

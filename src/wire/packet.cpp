@@ -34,7 +34,8 @@ bool take_headers(const OpcodeFormat& format, Bytes* rest, Packet* out) {
 
 // `bytes`: all of a UDP payload.
 template <class IpFormat>
-Malformed read_transport(const IpFormat& ip, const UdpFormat& udp, Bytes bytes, Packet* out) {
+Malformed read_transport(const IpFormat& ip, const UdpFormat& udp, Bytes bytes, Packet* out,
+                         std::uint32_t* icrc_difference = nullptr) {
   const auto* bth = view_of<BthFormat>(bytes);
   if (bth == nullptr || bytes.size() < sizeof *bth + sizeof(IcrcFormat)) {
     return Malformed::kTooShort;
@@ -54,7 +55,10 @@ Malformed read_transport(const IpFormat& ip, const UdpFormat& udp, Bytes bytes, 
   if (rest.size() % 4 != 0) return Malformed::kWords;
   out->payload = rest.first(rest.size() - out->bth.pad_count);
   const auto* icrc = view_of<IcrcFormat>(bytes.last(sizeof(IcrcFormat)));
-  return icrc_of(ip, udp, *bth, covered) == *icrc ? Malformed::kNot : Malformed::kIcrc;
+  const IcrcFormat right = icrc_of(ip, udp, *bth, covered);
+  if (right == *icrc) return Malformed::kNot;
+  if (icrc_difference != nullptr) *icrc_difference = right.get() ^ icrc->get();
+  return Malformed::kIcrc;
 }
 
 std::size_t length_of(const Ipv4Format& ip) {
@@ -86,14 +90,14 @@ Malformed check(const Ipv6Format& ip, std::size_t given) {
 }
 
 template <class IpFormat>
-Malformed read_ip(Bytes bytes, Datagram* out) {
+Malformed read_ip(Bytes bytes, std::uint16_t port, Datagram* out) {
   const auto* ip = view_of<IpFormat>(bytes);
   if (ip == nullptr) return Malformed::kTooShort;
   if (const Malformed m = check(*ip, bytes.size()); m != Malformed::kNot) return m;
   const Bytes inside = bytes.first(length_of(*ip)).subspan(sizeof *ip);
   const auto* udp = view_of<UdpFormat>(inside);
   if (udp == nullptr) return Malformed::kTooShort;
-  if (udp->destination_port.get() != kRocePort) return Malformed::kUdpPort;
+  if (udp->destination_port.get() != port) return Malformed::kUdpPort;
   if (udp->length.get() != inside.size()) return Malformed::kUdpLength;
   out->ip = decode(*ip);
   out->udp = decode(*udp);
@@ -192,21 +196,23 @@ const char* malformed_text(Malformed malformed) {
   return "unknown reason";
 }
 
-Malformed read_datagram(Bytes bytes, Datagram* out) {
+Malformed read_datagram(Bytes bytes, Datagram* out, std::uint16_t port) {
   if (bytes.empty()) return Malformed::kTooShort;
   switch (std::to_integer<unsigned>(bytes[0]) >> 4) {
-    case 4: return read_ip<Ipv4Format>(bytes, out);
-    case 6: return read_ip<Ipv6Format>(bytes, out);
+    case 4: return read_ip<Ipv4Format>(bytes, port, out);
+    case 6: return read_ip<Ipv6Format>(bytes, port, out);
     default: return Malformed::kIpVersion;
   }
 }
 
-Malformed read_packet(Bytes udp_payload, const Ip& ip, const Udp& udp, Packet* out) {
+Malformed read_packet(Bytes udp_payload, const Ip& ip, const Udp& udp, Packet* out,
+                      std::uint32_t* icrc_difference) {
   const std::size_t n = udp_payload.size();
   if (n > kUdpLengthMax - sizeof(UdpFormat)) return Malformed::kTotalLength;
   return std::visit(
       [&](const auto& v) {
-        return read_transport(in_front_of(v, n), in_front_of(udp, n), udp_payload, out);
+        return read_transport(in_front_of(v, n), in_front_of(udp, n), udp_payload, out,
+                              icrc_difference);
       },
       ip);
 }
@@ -227,15 +233,16 @@ std::size_t bytes_of(const Datagram& datagram) {
   return bytes == 0 ? 0 : ip_bytes(datagram.ip) + sizeof(UdpFormat) + bytes;
 }
 
+std::size_t write_headers(const Ip& ip, const Udp& udp, std::size_t udp_payload_bytes,
+                          std::span<std::byte> to) {
+  std::byte* end = std::visit(
+      [&](const auto& v) { return put(to.data(), in_front_of(v, udp_payload_bytes)); }, ip);
+  return static_cast<std::size_t>(put(end, in_front_of(udp, udp_payload_bytes)) - to.data());
+}
+
 void write_datagram(const Datagram& d, std::span<std::byte> to) {
-  const std::size_t n = bytes_of(d.packet);
-  const UdpFormat udp = in_front_of(d.udp, n);
-  std::visit(
-      [&](const auto& v) {
-        const auto ip = in_front_of(v, n);
-        write_transport(d.packet, ip, udp, put(put(to.data(), ip), udp));
-      },
-      d.ip);
+  write_packet(d.packet, d.ip, d.udp,
+               to.subspan(write_headers(d.ip, d.udp, bytes_of(d.packet), to)));
 }
 
 void write_packet(const Packet& packet, const Ip& ip, const Udp& udp, std::span<std::byte> to) {

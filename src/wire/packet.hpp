@@ -67,18 +67,26 @@ const char* malformed_text(Malformed malformed);
 
 // From the IP header on. Behind the datagram more may follow, such as an Ethernet frame's filling.
 // `out` is whole where nothing is malformed, and otherwise undefined. A UDP checksum is not looked
-// at, as the ICRC covers what it does.
-Malformed read_datagram(Bytes bytes, Datagram* out);
+// at, as the ICRC covers what it does. `port`: the only destination that is taken.
+Malformed read_datagram(Bytes bytes, Datagram* out, std::uint16_t port = kRocePort);
 
-// What a UDP socket receives, with the facts of the headers that it was in front of: of `ip` and
-// `udp` all but lengths and checksums.
-Malformed read_packet(Bytes udp_payload, const Ip& ip, const Udp& udp, Packet* out);
+// What a UDP socket receives, with the facts of the headers that it was behind: of `ip` and `udp`
+// all but lengths and checksums. Where an ICRC alone is wrong `out` is whole too, and
+// `icrc_difference`, if it is given, says which bits are: a header that is not known shows in them.
+Malformed read_packet(Bytes udp_payload, const Ip& ip, const Udp& udp, Packet* out,
+                      std::uint32_t* icrc_difference = nullptr);
 
 // How many bytes the packet takes from its BTH to its ICRC, and the datagram from its IP header on;
 // 0 where it cannot be written: its opcode is not known, or does not go with payload of that
 // length, or the datagram is above 65535 bytes.
 std::size_t bytes_of(const Packet& packet);
 std::size_t bytes_of(const Datagram& datagram);
+
+// Writes the headers in front of a UDP payload of so many bytes; returns how many bytes they take,
+// which `to` must have.
+std::size_t write_headers(const Ip& ip, const Udp& udp, std::size_t udp_payload_bytes,
+                          std::span<std::byte> to);
+inline constexpr std::size_t kHeadersBytesMax = sizeof(Ipv6Format) + sizeof(UdpFormat);
 
 // Write all of it: lengths, IPv4 checksum, pad and ICRC are made here, whatever the values say.
 // `to` must have bytes_of of them, which must not be 0; what is written is that many.

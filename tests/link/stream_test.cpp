@@ -18,13 +18,16 @@
 #include <vector>
 
 #include "ladder/slow_relay.hpp"
+#include "link/owned_segment.hpp"
 #include "support/scale.hpp"
 
 namespace peal::link {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using test::difference;
 using test::make_socket_pair;
+using test::OwnedSegment;
 
 // Long enough for the slowest machine; no test waits for it unless it fails.
 class Deadline {
@@ -55,40 +58,6 @@ std::array<int, 2> make_tcp_pair() {
 
 void set_buffer_bytes(int fd, int option, int bytes) {
   ASSERT_EQ(::setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof bytes), 0);
-}
-
-// A segment that owns its payload.
-struct OwnedSegment {
-  Segment segment;
-  std::vector<std::byte> payload;
-
-  Segment view() const {
-    Segment s = segment;
-    s.payload = payload.data();
-    s.payload_bytes = static_cast<std::uint32_t>(payload.size());
-    return s;
-  }
-};
-
-// Compares every field; says which one differs.
-std::string difference(const Segment& a, const Segment& b) {
-  if (a.kind != b.kind) return "kind";
-  if (a.ack_request != b.ack_request) return "ack_request";
-  if (a.aeth_syndrome != b.aeth_syndrome) return "aeth_syndrome";
-  if (a.source_qpn != b.source_qpn) return "source_qpn";
-  if (a.destination_qpn != b.destination_qpn) return "destination_qpn";
-  if (!(a.psn == b.psn)) return "psn";
-  if (a.msn != b.msn) return "msn";
-  if (a.address != b.address) return "address";
-  if (a.rkey != b.rkey) return "rkey";
-  if (a.message_bytes != b.message_bytes) return "message_bytes";
-  if (a.original != b.original) return "original";
-  if (a.immediate != b.immediate) return "immediate";
-  if (a.payload_bytes != b.payload_bytes) return "payload_bytes";
-  if (a.payload_bytes != 0 && std::memcmp(a.payload, b.payload, a.payload_bytes) != 0) {
-    return "payload";
-  }
-  return "";
 }
 
 class RandomSegments {

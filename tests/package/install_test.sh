@@ -49,8 +49,10 @@ export PKG_CONFIG_PATH
 
 # A shared library can hold all of it; and the control path needs nothing of the software ConnectX.
 libraries=$(pkg-config --variable=libdir peal)
-for archives in "-lpeal_host" "-lpeal_host -lpeal_nic"; do
+holds_all() {  # LIBRARIES ARCHIVE...
   # shellcheck disable=SC2086
   "$compiler" -shared -o "$scratch/all.so" -Wl,--no-undefined -L"$libraries" -Wl,--whole-archive \
-    $archives -Wl,--no-whole-archive -ldl -pthread || fail "$archives: not all that they need"
-done
+    "${@:2}" -Wl,--no-whole-archive $1 -ldl -pthread || fail "${*:2}: not all that they need"
+}
+holds_all "" -lpeal_host
+holds_all "$(pkg-config --libs libdeflate)" -lpeal_host -lpeal_wire -lpeal_nic
