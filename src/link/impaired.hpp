@@ -2,9 +2,10 @@
 // or overtaken. Used in front of any other link; owned by the same thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
-#include <memory>
 #include <random>
 #include <vector>
 
@@ -15,11 +16,11 @@ namespace peal::link {
 struct Impairments {
   // Probabilities of each segment, 0 to 1, in the order in which they are asked.
   double drop = 0;
-  double duplicate = 0;                  // then it is sent a second time, right behind the first
-  double reorder = 0;                    // then up to 8 later ones, or 100 us, overtake it
-  std::uint64_t delay_ns = 0;            // of every segment
-  std::uint64_t seed = 1;                // the same segments, seed and clock meet the same fate
-  std::function<std::uint64_t()> clock;  // nanoseconds; empty: the steady clock
+  double duplicate = 0;        // then it is sent a second time, right behind the first
+  double reorder = 0;          // then 1 to 8 later ones overtake it, or 100 us
+  std::uint64_t delay_ns = 0;  // of every segment
+  std::uint64_t seed = 1;      // the same segments, seed and clock meet the same fate
+  std::function<std::uint64_t()> clock = {};  // nanoseconds; empty: the steady clock
 };
 
 struct ImpairedCounters {
@@ -58,18 +59,19 @@ class ImpairedLink : public Link {
     Segment segment;
     std::vector<std::byte> payload;  // empty where the segment refers to the owner's
     std::uint64_t due_ns = 0;
-    std::uint32_t later = 0;  // how many more may overtake it; 0: none waited for
+    std::uint32_t later = 0;  // how many more overtake it, unless time does
   };
 
   bool chance(double probability);
   void hold(const Segment& segment, std::uint64_t due_ns, std::uint32_t later);
+  void overtake(std::size_t count, std::uint64_t due_ns);
   void send_due();
 
   Link& inner_;
   Impairments impairments_;
   std::mt19937_64 random_;
   ImpairedCounters counters_;
-  std::vector<Held> held_;  // in the order in which they came
+  std::deque<Held> held_;  // in the order in which they leave
 };
 
 }  // namespace peal::link

@@ -16,7 +16,7 @@ namespace peal::link {
 class Capture;
 
 struct RoceOptions {
-  IpAddress local;             // of an interface of this host
+  IpAddress local = {};        // of an interface of this host
   std::uint16_t udp_port = 0;  // 0: one that the kernel chooses. Other implementations send to 4791
   // Receive whole IP packets. An IPv4 peer whose identifications are its own needs it, as its ICRCs
   // can be checked in no other way. Needs CAP_NET_RAW, and IPv4.
@@ -27,7 +27,7 @@ struct RoceOptions {
 };
 
 struct RocePeer {
-  IpAddress address;  // of the same IP version as ours
+  IpAddress address = {};  // of the same IP version as ours
   std::uint16_t udp_port = 4791;
   // A RoceLink without receives_raw, and ours is one too: then the kernel may cut trains of
   // packets, whose identifications are 0 to 63.
