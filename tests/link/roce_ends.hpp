@@ -21,7 +21,7 @@ namespace peal::test {
 
 // Long enough for the slowest machine; no test waits for it unless it fails.
 inline bool wait_until(const std::function<bool()>& done) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!done()) {
     if (std::chrono::steady_clock::now() >= end) return false;
     std::this_thread::yield();
