@@ -329,6 +329,29 @@ TEST(Lossy, MaskedAtomicsAreRefusedWhereTheWireHasNone) {
   EXPECT_TRUE(wire.a_to_b().empty());
 }
 
+// Where the parts end does not depend on where one of them broke off.
+TEST(Lossy, APartOfAReadIsFinishedBeforeTheNextIsAskedFor) {
+  for (std::uint64_t lost = 0; lost < 24; ++lost) {
+    LossyWire wire(
+        {.b_to_a = [lost](const Segment&, std::uint64_t n) { return Fate{n == lost ? 0u : 1u}; },
+         .room = {.packets = 64, .payload_bytes = 4096}});
+    RawFabricOptions o = lossy_options(wire);
+    o.connection.mtu = 1;
+    RawFabric fabric(o);
+    for (std::size_t i = 0; i < 6000; ++i) fabric.destination[i] = std::byte(i * 13 + (i >> 8));
+    fabric.run(fabric.read(0, 0, 6000));
+    ASSERT_TRUE(finish_all(fabric, wire));
+    const auto cqe = fabric.qp.poll();
+    ASSERT_TRUE(cqe);
+    EXPECT_TRUE(test::succeeded(*cqe)) << lost;
+    EXPECT_EQ(std::memcmp(fabric.source.data(), fabric.destination.data(), 6000), 0);
+    for (const Segment& s : wire.a_to_b()) {
+      const std::uint64_t from = s.address - fabric.destination.address();
+      EXPECT_TRUE((from + s.message_bytes) % 2048 == 0 || from + s.message_bytes == 6000) << lost;
+    }
+  }
+}
+
 // ---- Room --------------------------------------------------------------------------------------
 
 TEST(Lossy, NeverMoreIsInFlightThanTheLinkHolds) {
@@ -442,7 +465,7 @@ TEST(Lossy, AnImmediateWithoutAReceiveChangesNothingHoweverOftenItComes) {
   o.connection.rnr_retry = 3;
   o.connection.min_rnr_timer = 5;  // 60 us
   RawFabric fabric(o);
-  test::Wqe wqe = fabric.write(0, 0, 64);
+  test::Wqe wqe = fabric.write(5, 0, 64);
   wqe.ctrl.opcode = static_cast<std::uint8_t>(mlx5::Opcode::kRdmaWriteImm);
   fabric.qp.post(wqe);
   ASSERT_TRUE(finish_all(fabric, wire));
@@ -453,6 +476,142 @@ TEST(Lossy, AnImmediateWithoutAReceiveChangesNothingHoweverOftenItComes) {
   EXPECT_EQ(wire.b_to_a()[0].aeth_syndrome, link::kAethNakNoReceive | 5);
   EXPECT_EQ(fabric.destination[0], std::byte{0});
   EXPECT_EQ(fabric.peer_state(), QpState::kRts) << "the responder goes on";
+}
+
+// ---- One end alone -----------------------------------------------------------------------------
+
+TEST(Lossy, ANegativeAcknowledgementThatComesTwiceIsHeardOnce) {
+  LossySender nic(0);
+  const Psn psn = nic.fabric.connection.send_psn;
+  for (std::uint32_t i = 0; i < 3; ++i) nic.fabric.qp.post(nic.fabric.write(i, i, 1));
+  nic.step();
+  ASSERT_EQ(nic.a.sent.size(), 3u);
+  nic.answer(psn.plus(1), link::kAethNakSequence);
+  ASSERT_EQ(nic.a.sent.size(), 5u);
+  EXPECT_EQ(nic.a.sent[3].psn, psn.plus(1));
+  nic.answer(psn.plus(1), link::kAethNakSequence);
+  EXPECT_EQ(nic.a.sent.size(), 5u);
+  nic.answer(psn.plus(2), link::kAethNakSequence);  // the next one is missing too
+  EXPECT_EQ(nic.a.sent.size(), 6u);
+  // After a timeout it may be said again: the packet was lost again.
+  nic.fabric.now_ns += kAttemptNs;
+  nic.step();
+  EXPECT_EQ(nic.a.sent.size(), 7u);
+  nic.answer(psn.plus(2), link::kAethNakSequence);
+  EXPECT_EQ(nic.a.sent.size(), 8u);
+  nic.answer(psn.plus(2), link::kAethAck);
+  EXPECT_EQ(nic.fabric.qp.poll_all().size(), 3u);
+}
+
+TEST(Lossy, AnAnswerOfTheWrongLengthOrKindIsNotTaken) {
+  LossySender nic(0);
+  const Psn psn = nic.fabric.connection.send_psn;
+  nic.fabric.qp.write_segments(nic.fabric.read(0, 100, 64));
+  nic.fabric.qp.record();
+  nic.fabric.qp.ring();
+  nic.step();
+  const std::vector<std::byte> payload(128, std::byte{0xee});
+  Segment s;
+  s.kind = SegmentKind::kReadResponseOnly;
+  s.destination_qpn = nic.fabric.qp.qpn();
+  s.psn = psn;
+  s.payload = payload.data();
+  const auto answer = [&](SegmentKind kind, std::uint32_t bytes) {
+    s.kind = kind;
+    s.payload_bytes = bytes;
+    nic.a.incoming.push_back(s);
+    nic.step();
+  };
+  for (const std::uint32_t bytes : {0u, 1u, 63u, 65u, 128u}) {
+    answer(SegmentKind::kReadResponseOnly, bytes);
+  }
+  answer(SegmentKind::kAtomicAcknowledge, 0);
+  EXPECT_EQ(nic.fabric.counters().stray_responses, 6u);
+  EXPECT_NE(nic.fabric.source[100], std::byte{0xee});
+  EXPECT_FALSE(nic.fabric.qp.poll());
+  answer(SegmentKind::kReadResponseOnly, 64);
+  EXPECT_EQ(nic.fabric.qp.poll_all().size(), 1u);
+  EXPECT_EQ(nic.fabric.source[100], std::byte{0xee});
+}
+
+// A responder alone, whose requester is the test.
+struct LossyReceiver {
+  LossyReceiver() : a(false), b(false), fabric(options(*this)), psn(fabric.connection.send_psn) {}
+  static RawFabricOptions options(LossyReceiver& r) {
+    RawFabricOptions o;
+    o.a = &r.a;
+    o.b = &r.b;
+    o.connection.log_rra_max = 0;
+    return o;
+  }
+  Segment request(SegmentKind kind, std::uint32_t n, std::uint32_t bytes) {
+    Segment s;
+    s.kind = kind;
+    s.ack_request = true;
+    s.destination_qpn = fabric.peer.qpn();
+    s.psn = psn.plus(n);
+    s.address = fabric.destination.address();
+    s.rkey = Rkey(fabric.destination.key());
+    s.message_bytes = bytes;
+    if (kind == SegmentKind::kReadRequest) return s;
+    s.payload = fabric.source.data();
+    s.payload_bytes = link::is_atomic(kind) ? link::kAtomicPayloadBytes : bytes;
+    return s;
+  }
+  std::vector<Segment> take(const Segment& s) {
+    b.incoming.push_back(s);
+    return step();
+  }
+  std::vector<Segment> step() {
+    while (fabric.step_receiver()) {
+    }
+    return std::exchange(b.sent, {});
+  }
+  ScriptedLink a, b;
+  RawFabric<> fabric;
+  Psn psn;
+};
+
+TEST(Lossy, AMissingPacketIsAskedForOnceUntilItHasCome) {
+  LossyReceiver nic;
+  const auto naks = [&](std::uint32_t n) {
+    std::size_t count = 0;
+    for (const Segment& s : nic.take(nic.request(SegmentKind::kWriteOnly, n, 8))) {
+      count += s.aeth_syndrome == link::kAethNakSequence ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(naks(1), 1u);
+  EXPECT_EQ(naks(2), 0u);
+  EXPECT_EQ(naks(3), 0u);
+  EXPECT_EQ(naks(0), 0u) << "it has come";
+  EXPECT_EQ(naks(3), 1u) << "and another one is missing";
+  EXPECT_EQ(naks(1), 0u);
+  EXPECT_EQ(nic.fabric.receiver.drops().out_of_sequence, 4u);
+}
+
+TEST(Lossy, AReadThatWasNotExecutedAsAWholeIsNotAnsweredAgain) {
+  LossyReceiver nic;
+  EXPECT_EQ(nic.take(nic.request(SegmentKind::kReadRequest, 0, 2 * 4096)).size(), 2u);
+  EXPECT_EQ(nic.take(nic.request(SegmentKind::kReadRequest, 0, 2 * 4096)).size(), 2u);
+  EXPECT_EQ(nic.take(nic.request(SegmentKind::kReadRequest, 1, 4096)).size(), 1u);
+  EXPECT_EQ(nic.take(nic.request(SegmentKind::kReadRequest, 1, 2 * 4096)).size(), 0u);
+  // Nor one that may not be any more.
+  Segment s = nic.request(SegmentKind::kReadRequest, 0, 2 * 4096);
+  s.rkey = Rkey(s.rkey.value ^ 1);
+  EXPECT_EQ(nic.take(s).size(), 0u);
+  EXPECT_EQ(nic.fabric.peer_state(), QpState::kRts);
+}
+
+TEST(Lossy, AnswersThatAreGivenAgainTakeNoRoomOfNewOnes) {
+  LossyReceiver nic;  // grants one read at a time
+  nic.take(nic.request(SegmentKind::kReadRequest, 0, 64));
+  nic.b.full = true;
+  for (int i = 0; i < 3; ++i) nic.take(nic.request(SegmentKind::kReadRequest, 0, 64));
+  nic.take(nic.request(SegmentKind::kReadRequest, 1, 64));
+  EXPECT_EQ(nic.fabric.peer_state(), QpState::kRts);
+  nic.b.full = false;
+  EXPECT_EQ(nic.step().size(), 4u);
 }
 
 // ---- Strangers ---------------------------------------------------------------------------------
