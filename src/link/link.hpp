@@ -7,27 +7,33 @@
 #include <cstdint>
 
 #include "peal/core/types.hpp"
+#include "wire/aeth.hpp"
+#include "wire/opcode.hpp"
 
 namespace peal::link {
 
-// Numbered as the RC opcodes of the BTH (IBTA 9.2), so that a wire format needs no table. Masked
+constexpr std::uint8_t number_of(wire::Opcode opcode) {
+  return static_cast<std::uint8_t>(opcode);
+}
+
+// Numbered as the opcodes of a reliable connection, so that a wire format needs no table. Masked
 // atomics have none: they use two that are left to manufacturers.
 enum class SegmentKind : std::uint8_t {
-  kWriteFirst = 6,
-  kWriteMiddle = 7,
-  kWriteLast = 8,
-  kWriteLastImmediate = 9,
-  kWriteOnly = 10,
-  kWriteOnlyImmediate = 11,
-  kReadRequest = 12,
-  kReadResponseFirst = 13,
-  kReadResponseMiddle = 14,
-  kReadResponseLast = 15,
-  kReadResponseOnly = 16,
-  kAcknowledge = 17,
-  kAtomicAcknowledge = 18,
-  kCompareSwap = 19,
-  kFetchAdd = 20,
+  kWriteFirst = number_of(wire::Opcode::kWriteFirst),
+  kWriteMiddle = number_of(wire::Opcode::kWriteMiddle),
+  kWriteLast = number_of(wire::Opcode::kWriteLast),
+  kWriteLastImmediate = number_of(wire::Opcode::kWriteLastImmediate),
+  kWriteOnly = number_of(wire::Opcode::kWriteOnly),
+  kWriteOnlyImmediate = number_of(wire::Opcode::kWriteOnlyImmediate),
+  kReadRequest = number_of(wire::Opcode::kReadRequest),
+  kReadResponseFirst = number_of(wire::Opcode::kReadResponseFirst),
+  kReadResponseMiddle = number_of(wire::Opcode::kReadResponseMiddle),
+  kReadResponseLast = number_of(wire::Opcode::kReadResponseLast),
+  kReadResponseOnly = number_of(wire::Opcode::kReadResponseOnly),
+  kAcknowledge = number_of(wire::Opcode::kAcknowledge),
+  kAtomicAcknowledge = number_of(wire::Opcode::kAtomicAcknowledge),
+  kCompareSwap = number_of(wire::Opcode::kCompareSwap),
+  kFetchAdd = number_of(wire::Opcode::kFetchAdd),
   kMaskedCompareSwap = 0xd3,
   kMaskedFetchAdd = 0xd4,
 };
@@ -48,14 +54,19 @@ constexpr bool is_atomic(SegmentKind kind) {
          is_masked(kind);
 }
 
-// AETH syndromes (IBTA 9.7.5.2).
-inline constexpr std::uint8_t kAethAck = 0x1f;  // ACK, credit field "not limited"
+// AETH syndromes.
+inline constexpr std::uint8_t kAethAck =
+    wire::aeth_syndrome(wire::AethKind::kAck, wire::kCreditNotLimited);
 inline constexpr std::uint8_t kAethKindMask = 0xe0;
-inline constexpr std::uint8_t kAethNakNoReceive = 0x20;  // RNR NAK, in its low bits the timer
-inline constexpr std::uint8_t kAethNakSequence = 0x60;
-inline constexpr std::uint8_t kAethNakInvalidRequest = 0x61;
-inline constexpr std::uint8_t kAethNakRemoteAccess = 0x62;
-inline constexpr std::uint8_t kAethNakRemoteOperation = 0x63;
+inline constexpr std::uint8_t kAethNakNoReceive =  // in its low bits the RNR timer
+    wire::aeth_syndrome(wire::AethKind::kRnrNak, 0);
+inline constexpr std::uint8_t kAethNakSequence = wire::aeth_syndrome(wire::NakCode::kPsnSequence);
+inline constexpr std::uint8_t kAethNakInvalidRequest =
+    wire::aeth_syndrome(wire::NakCode::kInvalidRequest);
+inline constexpr std::uint8_t kAethNakRemoteAccess =
+    wire::aeth_syndrome(wire::NakCode::kRemoteAccess);
+inline constexpr std::uint8_t kAethNakRemoteOperation =
+    wire::aeth_syndrome(wire::NakCode::kRemoteOperation);
 
 // An atomic's operands as a payload; nic/atomic.hpp says what they are.
 inline constexpr std::uint32_t kAtomicPayloadBytes = 32;

@@ -45,6 +45,13 @@ constexpr std::uint8_t aeth_value(std::uint8_t syndrome) {
 }
 inline constexpr std::uint8_t kCreditNotLimited = 0x1f;
 
+constexpr std::uint8_t aeth_syndrome(AethKind kind, std::uint8_t value) {
+  return static_cast<std::uint8_t>(static_cast<unsigned>(kind) << 5 | (value & 0x1fu));
+}
+constexpr std::uint8_t aeth_syndrome(NakCode code) {
+  return aeth_syndrome(AethKind::kNak, static_cast<std::uint8_t>(code));
+}
+
 constexpr const char* nak_text(std::uint8_t code) {
   switch (static_cast<NakCode>(code)) {
     case NakCode::kPsnSequence: return "PSN sequence error";
