@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "peal/core/types.hpp"
-#include "wire/aeth.hpp"
 #include "wire/opcode.hpp"
+#include "wire/syndrome.hpp"
 
 namespace peal::link {
 
