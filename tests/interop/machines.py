@@ -1,0 +1,105 @@
+"""The two ends of the interop tests, each a program that answers lines, and the tap between them."""
+import fcntl
+import os
+import re
+import select
+import struct
+import subprocess
+import time
+
+HOST = "10.99.0.1"
+GUEST = "10.99.0.2"
+TAP = "tap0"
+
+
+class Broken(Exception):
+    """An end that does not answer, or ended."""
+
+
+class Answer(dict):
+    """Of one line that an end was told: the words NAME=VALUE of its last line; .ok, .text, .before."""
+
+    def __init__(self, lines):
+        super().__init__(re.findall(r"(\w+)=(\S+)", lines[-1]))
+        self.text = lines[-1]
+        self.before = lines[:-1]
+        self.ok = self.text.startswith("ok")
+
+    def number(self, name):
+        return int(self[name], 0)
+
+
+class End:
+    """A process that is told what to do line by line, and answers each with lines of which the last
+    begins with "ok" or "failed"."""
+
+    def __init__(self, name, command, pass_fds=()):
+        self.name = name
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        pass_fds=pass_fds)
+        self.arrived = b""
+
+    def tell(self, line):
+        try:
+            self.process.stdin.write(line.encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise Broken(f"{self.name} is gone ({error.strerror}) at: {line}") from error
+
+    def answer(self, seconds=90):
+        lines = []
+        end = time.monotonic() + seconds
+        while True:
+            while b"\n" in self.arrived:
+                line, self.arrived = self.arrived.split(b"\n", 1)
+                lines.append(line.decode(errors="replace").rstrip("\r"))
+                if lines[-1].startswith(("ok", "failed")):
+                    return Answer(lines)
+            left = end - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                raise Broken(f"{self.name} does not answer within {seconds} s")
+            part = os.read(self.process.stdout.fileno(), 65536)
+            if not part:
+                raise Broken(f"{self.name} ended, having said: {b' '.join([self.arrived])!r}")
+            self.arrived += part
+
+    def ask(self, line, seconds=90):
+        self.tell(line)
+        return self.answer(seconds)
+
+    def must(self, line, seconds=90):
+        answer = self.ask(line, seconds)
+        if not answer.ok:
+            raise Broken(f"{self.name}, told `{line[:100]}`: {answer.text}")
+        return answer
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+
+
+def make_tap(mtu, ip):
+    """Creates the tap device with HOST's address, and returns its descriptor. `ip` runs iproute2's."""
+    descriptor = os.open("/dev/net/tun", os.O_RDWR)
+    ifreq = struct.pack("16sH22x", TAP.encode(), 0x0002 | 0x1000)  # IFF_TAP | IFF_NO_PI
+    fcntl.ioctl(descriptor, 0x400454CA, ifreq)  # TUNSETIFF
+    with open(f"/proc/sys/net/ipv6/conf/{TAP}/disable_ipv6", "w", encoding="ascii") as setting:
+        setting.write("1")
+    ip("link", "set", "lo", "up")
+    ip("addr", "add", f"{HOST}/24", "dev", TAP)
+    ip("link", "set", TAP, "mtu", str(mtu), "up")
+    return descriptor
+
+
+def boot(root, tap, mtu, more=""):
+    """Starts the guest, whose console goes to ROOT/guest/console. It has come up once it answers."""
+    command = ["chroot", root, "/usr/bin/qemu-system-x86_64", "-M", "pc", "-accel",
+               "tcg,thread=multi,tb-size=128", "-cpu", "max", "-smp", "1", "-m", "320", "-nodefaults",
+               "-no-reboot", "-display", "none", "-serial", "file:/guest/console", "-serial", "stdio",
+               "-kernel", "/guest/vmlinux", "-initrd", "/guest/initrd", "-netdev",
+               f"tap,id=n0,fd={tap}", "-device",
+               "virtio-net-pci,netdev=n0,mac=52:54:00:99:00:02,romfile=", "-append",
+               "console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off nokaslr "
+               f"cryptomgr.notests=1 guest.address={GUEST} guest.mtu={mtu} {more}"]
+    return End("the guest", command, pass_fds=(tap,))
