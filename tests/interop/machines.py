@@ -3,6 +3,7 @@ import fcntl
 import os
 import re
 import select
+import socket
 import struct
 import subprocess
 import time
@@ -10,6 +11,8 @@ import time
 HOST = "10.99.0.1"
 GUEST = "10.99.0.2"
 TAP = "tap0"
+HOST_MAC = "52:54:00:99:00:01"
+GUEST_MAC = "52:54:00:99:00:02"
 
 
 class Broken(Exception):
@@ -88,8 +91,15 @@ def make_tap(mtu, ip):
         setting.write("1")
     ip("link", "set", "lo", "up")
     ip("addr", "add", f"{HOST}/24", "dev", TAP)
-    ip("link", "set", TAP, "mtu", str(mtu), "up")
+    ip("link", "set", TAP, "address", HOST_MAC, "mtu", str(mtu), "up")
+    # No ARP: it would be lost with the packets that a check loses.
+    ip("neigh", "add", GUEST, "lladdr", GUEST_MAC, "nud", "permanent", "dev", TAP)
     return descriptor
+
+
+def raw_socket():
+    """For whole IP packets."""
+    return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 
 
 def boot(root, tap, mtu, more=""):
@@ -99,7 +109,8 @@ def boot(root, tap, mtu, more=""):
                "-no-reboot", "-display", "none", "-serial", "file:/guest/console", "-serial", "stdio",
                "-kernel", "/guest/vmlinux", "-initrd", "/guest/initrd", "-netdev",
                f"tap,id=n0,fd={tap}", "-device",
-               "virtio-net-pci,netdev=n0,mac=52:54:00:99:00:02,romfile=", "-append",
+               f"virtio-net-pci,netdev=n0,mac={GUEST_MAC},romfile=", "-append",
                "console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off nokaslr "
-               f"cryptomgr.notests=1 guest.address={GUEST} guest.mtu={mtu} {more}"]
+               f"cryptomgr.notests=1 guest.address={GUEST} guest.host={HOST} guest.host_mac={HOST_MAC} "
+               f"guest.mtu={mtu} {more}"]
     return End("the guest", command, pass_fds=(tap,))
