@@ -28,7 +28,7 @@
 
 namespace peal::interop {
 
-constexpr std::uint64_t kMemoryBytes = 4 << 20;
+constexpr std::uint64_t kMemoryBytes = 2 << 20;
 constexpr std::uint64_t kSinkBytes = 4096;  // behind it, where old values land
 constexpr std::uint64_t kDeadlineNs = 60'000'000'000;
 constexpr std::uint32_t kDepth = 512;

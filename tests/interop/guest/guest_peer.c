@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kMemoryBytes = 4 << 20, kMostWords = 12, kDeadlineSeconds = 60, kGidIndex = 1 };
+enum { kMemoryBytes = 2 << 20, kMostWords = 12, kDeadlineSeconds = 60, kGidIndex = 1 };
 
 static struct ibv_context* context;
 static struct ibv_pd* pd;
