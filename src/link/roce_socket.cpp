@@ -255,9 +255,9 @@ int RoceSocket::send(std::span<const std::uint16_t> packet_bytes, const std::byt
   return sent < 0 ? -errno : sent;
 }
 
-int RoceSocket::send_train(const std::byte* bytes, std::size_t count, std::uint16_t packet_bytes) {
+int RoceSocket::send_train(wire::Bytes bytes, std::uint16_t packet_bytes) {
   Control control{};
-  iovec part{const_cast<std::byte*>(bytes), count};
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
   msghdr message{};
   message.msg_name = &peer_;
   message.msg_namelen = peer_bytes_;

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "link/ip_address.hpp"
+#include "link/roce_train.hpp"
 #include "wire/bytes.hpp"
 
 namespace peal::link {
@@ -42,7 +43,7 @@ struct Arrival {
   bool begins = true;  // false: it came in one train with the one before
 };
 
-class RoceSocket {
+class RoceSocket : public RoceSender {
  public:
   // Binds. Throws peal::Error.
   explicit RoceSocket(const RoceOptions& options);
@@ -56,12 +57,8 @@ class RoceSocket {
 
   void aim(const IpAddress& address, std::uint16_t udp_port);
 
-  // How many of the packets, one after the other in `bytes`, have left; or a negated errno, then of
-  // the first and none has left. A signal interrupts nothing.
-  int send(std::span<const std::uint16_t> packet_bytes, const std::byte* bytes);
-  // All of them by one call, cut by the kernel into packets of `packet_bytes`; 0, or a negated
-  // errno.
-  int send_train(const std::byte* bytes, std::size_t count, std::uint16_t packet_bytes);
+  int send(std::span<const std::uint16_t> packet_bytes, const std::byte* bytes) override;
+  int send_train(wire::Bytes bytes, std::uint16_t packet_bytes) override;
 
   // The next of what has arrived: 1, 0 for nothing now, or a negated errno.
   int receive(Arrival* arrival);
