@@ -41,11 +41,13 @@ class End:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         pass_fds=pass_fds)
         self.arrived = b""
+        self.owed = 1  # answers: the first is to nothing that it was told
 
     def tell(self, line):
         try:
             self.process.stdin.write(line.encode() + b"\n")
             self.process.stdin.flush()
+            self.owed += 1
         except OSError as error:
             raise Broken(f"{self.name} is gone ({error.strerror}) at: {line}") from error
 
@@ -57,6 +59,7 @@ class End:
                 line, self.arrived = self.arrived.split(b"\n", 1)
                 lines.append(line.decode(errors="replace").rstrip("\r"))
                 if lines[-1].startswith(("ok", "failed")):
+                    self.owed -= 1
                     return Answer(lines)
             left = end - time.monotonic()
             if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
@@ -67,6 +70,8 @@ class End:
             self.arrived += part
 
     def ask(self, line, seconds=90):
+        while self.owed > 0:  # to a check that did not wait for it
+            self.answer(seconds)
         self.tell(line)
         return self.answer(seconds)
 
@@ -102,15 +107,25 @@ def raw_socket():
     return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 
 
-def boot(root, tap, mtu, more=""):
+def qemu(root, tap, mtu, serial, more=""):
+    """The command that boots the guest."""
+    return ["chroot", root, "/usr/bin/qemu-system-x86_64", "-M", "pc", "-accel",
+            "tcg,thread=multi,tb-size=128", "-cpu", "max", "-smp", "1", "-m", "320", "-nodefaults",
+            "-no-reboot", "-display", "none", *serial, "-kernel", "/guest/vmlinux", "-initrd",
+            "/guest/initrd", "-netdev", f"tap,id=n0,fd={tap}", "-device",
+            f"virtio-net-pci,netdev=n0,mac={GUEST_MAC},romfile=", "-append",
+            "console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off nokaslr cryptomgr.notests=1 "
+            f"guest.address={GUEST} guest.host={HOST} guest.host_mac={HOST_MAC} guest.mtu={mtu} {more}"]
+
+
+def boot(root, tap, mtu):
     """Starts the guest, whose console goes to ROOT/guest/console. It has come up once it answers."""
-    command = ["chroot", root, "/usr/bin/qemu-system-x86_64", "-M", "pc", "-accel",
-               "tcg,thread=multi,tb-size=128", "-cpu", "max", "-smp", "1", "-m", "320", "-nodefaults",
-               "-no-reboot", "-display", "none", "-serial", "file:/guest/console", "-serial", "stdio",
-               "-kernel", "/guest/vmlinux", "-initrd", "/guest/initrd", "-netdev",
-               f"tap,id=n0,fd={tap}", "-device",
-               f"virtio-net-pci,netdev=n0,mac={GUEST_MAC},romfile=", "-append",
-               "console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off nokaslr "
-               f"cryptomgr.notests=1 guest.address={GUEST} guest.host={HOST} guest.host_mac={HOST_MAC} "
-               f"guest.mtu={mtu} {more}"]
-    return End("the guest", command, pass_fds=(tap,))
+    serial = ["-serial", "file:/guest/console", "-serial", "stdio"]
+    return End("the guest", qemu(root, tap, mtu, serial), pass_fds=(tap,))
+
+
+def boot_with_shell(root, tap, mtu):
+    """Runs the guest with a shell on this terminal, until it ends."""
+    serial = ["-serial", "mon:stdio"]
+    return subprocess.run(qemu(root, tap, mtu, serial, "guest.shell"), pass_fds=(tap,),
+                          check=False).returncode

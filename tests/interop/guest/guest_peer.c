@@ -118,14 +118,14 @@ static void open_qp(char** word) {
          (unsigned long)memory, kMemoryBytes, text);
 }
 
-// connect QPN PSN GID MTU_BYTES TIMEOUT RETRY_COUNT RNR_RETRY
+// connect QPN PSN GID MTU_BYTES TIMEOUT RETRY_COUNT RNR_RETRY RNR_TIMER
 static void connect_qp(char** word) {
   struct ibv_qp_attr rtr = {
       .qp_state = IBV_QPS_RTR,
       .dest_qp_num = (uint32_t)number(word[1]),
       .rq_psn = (uint32_t)number(word[2]),
       .max_dest_rd_atomic = 16,
-      .min_rnr_timer = 12,  // 0.64 ms
+      .min_rnr_timer = (uint8_t)number(word[8]),
       .ah_attr = {
           .is_global = 1, .port_num = 1, .grh = {.sgid_index = kGidIndex, .hop_limit = 64}}};
   if (inet_pton(AF_INET6, word[3], &rtr.ah_attr.grh.dgid) != 1) {
@@ -306,7 +306,7 @@ static void answer(char* line) {
     return;
   }
   if (qp != NULL) {
-    if (strcmp(name, "connect") == 0 && words == 8) return connect_qp(word);
+    if (strcmp(name, "connect") == 0 && words == 9) return connect_qp(word);
     if (strcmp(name, "state") == 0 && words == 1) return state();
     if (strcmp(name, "receive") == 0 && words == 3 && inside(number(word[1]), number(word[2]))) {
       return post_receive(word);
