@@ -1,4 +1,5 @@
 """All that goes over the tap between the two ends, and what it means: read here, and by tshark."""
+import fcntl
 import select
 import socket
 import struct
@@ -8,6 +9,7 @@ import time
 
 import icrc
 
+FIONREAD = 0x541B
 HAS_RETH = {6, 10, 11, 12}
 HAS_AETH = {13, 15, 16, 17, 18}
 HAS_ATOMIC_ETH = {19, 20}
@@ -64,6 +66,7 @@ class Capture:
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))  # all
         self.socket.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
         self.socket.bind((interface, 0))
+        self.lock = threading.Lock()  # held from a frame's leaving the socket until it is in frames
         self.frames = []
         self.ended = False
         self.begin = time.monotonic()
@@ -74,23 +77,25 @@ class Capture:
         while not self.ended:
             if not select.select([self.socket], [], [], 0.1)[0]:
                 continue
-            try:
-                frame = self.socket.recv(65536)
-            except OSError:  # the guest has ended, and the tap with it
-                return
-            self.frames.append((time.monotonic() - self.begin, time.time(), frame))
+            with self.lock:
+                try:
+                    frame = self.socket.recv(65536)
+                except OSError:  # the guest has ended, and the tap with it
+                    return
+                self.frames.append((time.monotonic() - self.begin, time.time(), frame))
 
     def end(self):
         self.ended = True
         self.thread.join()
 
     def settled(self):
-        """How many frames there are, once none has come for a moment."""
-        count = -1
-        while count != len(self.frames):
-            count = len(self.frames)
-            time.sleep(0.05)
-        return count
+        """How many frames there are, with all that have passed so far."""
+        while True:
+            with self.lock:
+                waiting = struct.unpack("i", fcntl.ioctl(self.socket, FIONREAD, bytes(4)))[0]
+                if waiting == 0 or not self.thread.is_alive():
+                    return len(self.frames)
+            time.sleep(0.001)
 
     def packets(self, begin=0, end=None):
         found = []

@@ -535,9 +535,7 @@ def all_fields(lab):
     rows = capture.by_tshark(lab.root, lab.wire.pcap())
     expect(len(rows) == len(packets), f"tshark sees {len(rows)} of {len(packets)} packets")
     for p in packets:
-        ours = (p.frame, p.source, p.opcode, p.qpn, p.psn, p.asks, p.pad,
-                p.address if p.opcode in capture.HAS_RETH else None,
-                p.rkey if p.opcode in capture.HAS_RETH else None, p.length,
+        ours = (p.frame, p.source, p.opcode, p.qpn, p.psn, p.asks, p.pad, p.address, p.rkey, p.length,
                 None if p.syndrome is None else p.syndrome >> 5 & 3, p.msn,
                 int.from_bytes(p.icrc_bytes, "big"))
         theirs = tuple(rows[p.frame].values())
