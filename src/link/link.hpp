@@ -50,8 +50,7 @@ constexpr bool is_masked(SegmentKind kind) {
   return kind == SegmentKind::kMaskedCompareSwap || kind == SegmentKind::kMaskedFetchAdd;
 }
 constexpr bool is_atomic(SegmentKind kind) {
-  return kind == SegmentKind::kCompareSwap || kind == SegmentKind::kFetchAdd ||
-         is_masked(kind);
+  return kind == SegmentKind::kCompareSwap || kind == SegmentKind::kFetchAdd || is_masked(kind);
 }
 
 // AETH syndromes.
