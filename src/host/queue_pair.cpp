@@ -25,7 +25,7 @@ namespace devx = mlx5::devx;
 
 constexpr std::uint32_t kLogMaxMessage = 30;  // 1 GiB: the most that a data segment can say
 constexpr std::uint32_t kRnrRetry = 6;
-constexpr std::uint32_t kMinRnrTimer = 12;  // 0.64 ms
+constexpr std::uint32_t kMinRnrTimer = 12;      // 0.64 ms
 constexpr std::uint32_t kLogReadsInFlight = 4;  // 16 reads and atomics each way
 
 // A start PSN that an old packet of a reused QPN does not fall on.
