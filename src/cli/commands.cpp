@@ -123,8 +123,20 @@ void add_traffic_options(CLI::App& app, LadderArguments& a) {
   app.add_option("--seed", a.seed, "of the payload; default: 1");
   app.add_option("--fault", a.faults,
                  "corrupt@K, noop@K, cqe=SYNDROME@K (each with /qp=Q), hold=MS, delay=US, "
-                 "preset=PI, regfail=ERRNO, uarfail; may be repeated")
+                 "preset=PI, regfail=ERRNO, uarfail; of --link roce drop=P, dup=P, reorder=P "
+                 "(probabilities of each packet), linkdelay=US; may be repeated")
       ->take_all();
+}
+
+// `joined` says by what, and which is the default.
+void add_link_options(CLI::App& app, LadderArguments& a, const std::string& joined,
+                      const std::string& port_of) {
+  app.add_option("--link", a.link, "what joins software NICs: " + joined);
+  app.add_option("--roce-port", a.roce_port,
+                 "UDP port of " + port_of +
+                     " with --link roce; other implementations use 4791; default: 0, a free one");
+  app.add_option("--capture", a.capture,
+                 "with --link roce, write this end's packets to this file, as pcap");
 }
 
 // The library's texts may run over several lines, and so may what a user typed; a user gets one.
@@ -179,7 +191,15 @@ Format parse_format(const std::string& text) {
   throw ladder::UsageError("--format must be one of text, markdown, not '" + text + "'");
 }
 
+// What joins two processes does not join the ends of one, and the other way round.
+void check_link(const LadderArguments& a, const char* other, const char* own) {
+  if (a.link == other) {
+    throw ladder::UsageError(fmt::format("--link must be one of {}, roce, not '{}'", own, other));
+  }
+}
+
 int run_ladder_command(const LadderArguments& a, const Output& output, bool counters) {
+  check_link(a, "stream", "loopback");
   const ladder::LadderOptions options = ladder::make_options(a);
   const Format format = parse_format(output.format);
   const ladder::Interrupt interrupt;
@@ -189,6 +209,7 @@ int run_ladder_command(const LadderArguments& a, const Output& output, bool coun
 
 int run_client_command(const LadderArguments& a, const std::string& host, const std::string& port,
                        const Output& output, bool counters) {
+  check_link(a, "loopback", "stream");
   const ladder::LadderOptions options = ladder::make_options(a);
   const ladder::ClientOptions client{host, parse_port(port, 1)};
   const Format format = parse_format(output.format);
@@ -199,6 +220,7 @@ int run_client_command(const LadderArguments& a, const std::string& host, const 
 
 int run_server_command(const LadderArguments& a, const std::string& bind, const std::string& port,
                        bool once, const std::string& timeout) {
+  check_link(a, "loopback", "stream");
   ladder::ServerOptions server;
   if (!bind.empty()) server.bind = bind;
   server.port = parse_port(port, 0);
@@ -301,6 +323,10 @@ int run(int argc, char** argv) {
 
   CLI::App* ladder = app.add_subcommand("ladder", "run the stages, both ends in this process");
   add_traffic_options(*ladder, arguments);
+  add_link_options(*ladder, arguments, "loopback or roce; default: loopback",
+                   "the end that PUTs go to");
+  ladder->add_option("--bind", arguments.roce_address,
+                     "address of both ends with --link roce; default: 127.0.0.1");
   add_output_options(*ladder, output);
   add_counters_option(*ladder, counters);
 
@@ -310,6 +336,7 @@ int run(int argc, char** argv) {
   add_output_options(*client, output);
   add_counters_option(*client, counters);
   add_traffic_options(*client, arguments);
+  add_link_options(*client, arguments, "stream or roce; default: stream", "this end");
 
   CLI::App* server = app.add_subcommand(
       "server", "receive and check PUTs; traffic options given here must be the client's");
@@ -318,6 +345,7 @@ int run(int argc, char** argv) {
   server->add_flag("--once", once, "serve one client, then exit with its status");
   server->add_option("--timeout", timeout, "exit when no client came for so many seconds");
   add_traffic_options(*server, arguments);
+  add_link_options(*server, arguments, "stream or roce; default: what the client says", "this end");
 
   CLI::App* devices = app.add_subcommand("devices", "say what a run would use, and who would ring");
   add_device_options(*devices, arguments);

@@ -41,6 +41,7 @@ constexpr Form kForms[] = {
     {"drop", Kind::kDrop, true, false, "drop=P, a probability from 0 to 1"},
     {"dup", Kind::kDup, true, false, "dup=P, a probability from 0 to 1"},
     {"reorder", Kind::kReorder, true, false, "reorder=P, a probability from 0 to 1"},
+    {"linkdelay", Kind::kLinkDelay, true, false, "linkdelay=US, whole microseconds up to a day"},
     {"uarfail", Kind::kUarFail, false, false, "uarfail and nothing after it"},
     {"regfail", Kind::kRegFail, true, false,
      "regfail=ERRNO, a number from 1 to 4095 or a name such as ENOMEM"},
@@ -112,7 +113,8 @@ bool parse_value(std::string_view text, FaultSpec& spec) {
   switch (spec.kind) {
     case Kind::kCqe: value = try_parse_syndrome(text); break;
     case Kind::kHold: value = try_parse_up_to(text, kDayMs); break;
-    case Kind::kDelay: value = try_parse_up_to(text, kDayUs); break;
+    case Kind::kDelay:
+    case Kind::kLinkDelay: value = try_parse_up_to(text, kDayUs); break;
     case Kind::kPreset: value = try_parse_up_to(text, kMaxPreset, Base::kDecimalOrHex); break;
     case Kind::kRegFail: value = try_parse_errno(text); break;
     case Kind::kDrop:

@@ -10,17 +10,18 @@ namespace peal::ladder {
 
 struct FaultSpec {
   enum class Kind : std::uint8_t {
-    kCorrupt,  // corrupt@K      one wrong byte arrives
-    kNoop,     // noop@K         the WQE completes without moving
-    kCqe,      // cqe=SYNDROME@K the WQE completes in error
-    kHold,     // hold=MS        CQEs are held back
-    kDelay,    // delay=US       segments are delayed
-    kPreset,   // preset=PI      queues start at this index
-    kDrop,     // drop=P         segments are lost
-    kDup,      // dup=P          segments arrive twice
-    kReorder,  // reorder=P      segments overtake one another
-    kUarFail,  // uarfail        the doorbell page cannot be mapped for the GPU
-    kRegFail,  // regfail=ERRNO  memory cannot be registered
+    kCorrupt,    // corrupt@K      one wrong byte arrives
+    kNoop,       // noop@K         the WQE completes without moving
+    kCqe,        // cqe=SYNDROME@K the WQE completes in error
+    kHold,       // hold=MS        CQEs are held back
+    kDelay,      // delay=US       segments are delayed
+    kPreset,     // preset=PI      queues start at this index
+    kDrop,       // drop=P         segments are lost
+    kDup,        // dup=P          segments arrive twice
+    kReorder,    // reorder=P      segments overtake one another
+    kLinkDelay,  // linkdelay=US segments are delayed by the link
+    kUarFail,    // uarfail        the doorbell page cannot be mapped for the GPU
+    kRegFail,    // regfail=ERRNO  memory cannot be registered
   };
 
   Kind kind = Kind::kCorrupt;
@@ -30,6 +31,12 @@ struct FaultSpec {
   std::uint32_t qp = 0;     // the stage's QP, counted from 0
   std::string text;         // as the user wrote it
 };
+
+// Whether it is of the link between the ends, and so of no WQE.
+constexpr bool is_of_link(FaultSpec::Kind kind) {
+  return kind == FaultSpec::Kind::kDrop || kind == FaultSpec::Kind::kDup ||
+         kind == FaultSpec::Kind::kReorder || kind == FaultSpec::Kind::kLinkDelay;
+}
 
 // Throws UsageError: one sentence with the text and what is expected in its place.
 FaultSpec parse_fault(std::string_view text);

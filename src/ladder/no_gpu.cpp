@@ -9,12 +9,12 @@ constexpr const char* kNoGpuCode =
 
 }  // namespace
 
-Outcome run_local(const LadderOptions&, const Interrupt&, const RunEvents&, Notices&) {
+Outcome run_local(const LadderOptions&, LocalLinks&, const Interrupt&, const RunEvents&, Notices&) {
   throw MachineError(kNoGpuCode);
 }
 
-Outcome run_sender(const LadderOptions&, link::Link&, Receiver&, const Interrupt&, const RunEvents&,
-                   Notices&) {
+Outcome run_sender(const LadderOptions&, const LinkEnd&, Receiver&, const Interrupt&,
+                   const RunEvents&, Notices&) {
   throw MachineError(kNoGpuCode);
 }
 

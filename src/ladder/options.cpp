@@ -4,11 +4,13 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <set>
 
 #include "ladder/parse.hpp"
 #include "ladder/payload.hpp"
 #include "ladder/rules.hpp"
 #include "ladder/usage_error.hpp"
+#include "link/ip_address.hpp"
 #include "nic/tables.hpp"
 #include "peal/mlx5/wqe.hpp"
 
@@ -150,11 +152,18 @@ NicHandler parse_handler(const std::string& text) {
 }
 
 void check_faults(const LadderOptions& o) {
-  std::uint32_t presets = 0;
+  std::set<FaultSpec::Kind> once;
   for (const FaultSpec& f : o.faults) {
     const auto refuse = [&f](const std::string& why) {
       throw UsageError("--fault " + f.text + ": " + why);
     };
+    const bool of_link = is_of_link(f.kind);
+    if ((of_link || f.kind == FaultSpec::Kind::kPreset) && !once.insert(f.kind).second) {
+      refuse(f.text.substr(0, f.text.find('=')) + " can be given once");
+    }
+    if (of_link && o.link != LinkKind::kRoce) {
+      refuse("it is of --link roce: any other link loses, repeats, reorders and delays nothing");
+    }
     switch (f.kind) {
       case FaultSpec::Kind::kCorrupt:
       case FaultSpec::Kind::kNoop:
@@ -164,8 +173,6 @@ void check_faults(const LadderOptions& o) {
         if (o.null_nic) refuse("--nic null moves no payload that could be wrong");
         break;
       case FaultSpec::Kind::kPreset:
-        if (++presets > 1) refuse("preset can be given once");
-        break;
       case FaultSpec::Kind::kCqe:
       case FaultSpec::Kind::kHold:
       case FaultSpec::Kind::kDelay:
@@ -176,8 +183,7 @@ void check_faults(const LadderOptions& o) {
       case FaultSpec::Kind::kDrop:
       case FaultSpec::Kind::kDup:
       case FaultSpec::Kind::kReorder:
-        refuse("the links of this build lose, repeat and reorder nothing");
-        break;
+      case FaultSpec::Kind::kLinkDelay: break;
     }
     for (const Stage& s : o.stages) {
       if (f.qp >= s.qps) {
@@ -334,6 +340,7 @@ void for_each_parameter(Arguments& a, F f) {
   f("engine", a.engine);
   f("handler", a.handler);
   f("iters", a.iters);
+  f("link", a.link);
   f("nic", a.nic);
   f("order", a.order);
   f("producers", a.producers);
@@ -411,6 +418,32 @@ void parse_path(const LadderArguments& a, LadderOptions* o) {
   byte("--retry", a.retry, 0, 7, &o->path.retry_count);
 }
 
+void parse_link(const LadderArguments& a, LadderOptions* o) {
+  if (!a.link.empty()) {
+    o->link = choose<LinkKind>("--link", a.link,
+                               {{"loopback", LinkKind::kLossless},
+                                {"stream", LinkKind::kLossless},
+                                {"roce", LinkKind::kRoce}});
+  }
+  for (const auto& [name, given] :
+       {std::pair{"--roce-port", !a.roce_port.empty()}, std::pair{"--capture", !a.capture.empty()},
+        std::pair{"--bind", !a.roce_address.empty()}}) {
+    if (given && o->link != LinkKind::kRoce) {
+      throw UsageError(std::string(name) + " is of --link roce");
+    }
+  }
+  if (!a.roce_address.empty()) o->roce.address = a.roce_address;
+  if (!link::ip_address_from(o->roce.address)) {
+    throw UsageError("--bind must be an IPv4 or IPv6 address of this host, not '" +
+                     o->roce.address + "'");
+  }
+  if (!a.roce_port.empty()) {
+    o->roce.udp_port =
+        static_cast<std::uint16_t>(parse_count("--roce-port", a.roce_port, {0, 65535}));
+  }
+  o->roce.capture = a.capture;
+}
+
 // What only a NIC in software does.
 void check_provider(const LadderArguments& a, const LadderOptions& o) {
   if (o.provider == ProviderKind::kSoftware) return;
@@ -418,6 +451,7 @@ void check_provider(const LadderArguments& a, const LadderOptions& o) {
        {std::pair{"--engine", !a.engine.empty()}, std::pair{"--nic", !a.nic.empty()},
         std::pair{"--order", !a.order.empty()}, std::pair{"--dbsrc", !a.dbsrc.empty()},
         std::pair{"--rule", !a.rules.empty()}, std::pair{"--fault", !a.faults.empty()},
+        std::pair{"--link", !a.link.empty()},
         std::pair{"--doorbell-memory", !a.doorbell_memory.empty()}}) {
     if (given) {
       throw UsageError(std::string(name) +
@@ -473,6 +507,7 @@ LadderOptions make_options(const LadderArguments& a) {
   LadderOptions o;
   parse_device(a, &o);
   parse_path(a, &o);
+  parse_link(a, &o);
   parse_gpu(a, &o);
   if (!a.size.empty()) o.sizes = parse_size_list("--size", a.size, {0, kMaxPutBytes});
   if (!a.iters.empty()) o.iters = parse_count("--iters", a.iters, {1, kMaxIters});
@@ -548,6 +583,7 @@ nlohmann::json parameters_of(const LadderArguments& a) {
   p["rule"] = changed_rules(o.rules);
   p["repeat"] = o.repeat;
   p["provider"] = provider_name(o.provider);
+  p["link"] = o.link == LinkKind::kRoce ? "roce" : "stream";
   p["mtu"] = o.path.mtu_bytes;
   p["qp-timeout"] = o.path.ack_timeout;
   p["retry"] = o.path.retry_count;

@@ -70,6 +70,19 @@ constexpr const char* provider_name(ProviderKind p) {
   return p == ProviderKind::kSoftware ? "software" : "rdma_core";
 }
 
+// What joins software NICs.
+enum class LinkKind : std::uint8_t {
+  kLossless,  // a loopback in one process, a TCP stream between two
+  kRoce,      // RoCEv2's packets, by UDP sockets
+};
+
+// Of this end's RoCEv2 link: its own affair, too.
+struct RoceSettings {
+  std::string address = "127.0.0.1";  // of both ends of a ladder
+  std::uint16_t udp_port = 0;         // 0: one that the kernel chooses
+  std::string capture;                // file for the packets; empty: none
+};
+
 // Which device this end uses: its own affair, of which the other end need not know.
 struct DeviceOptions {
   std::string source;  // by name; empty: the first
@@ -95,6 +108,8 @@ struct LadderOptions {
   ProviderKind provider = ProviderKind::kSoftware;
   DeviceOptions device;
   PathOptions path;
+  LinkKind link = LinkKind::kLossless;
+  RoceSettings roce;
   EngineKind engine = EngineKind::kThreads;
   Initiator initiator = Initiator::kCpu;
   Exec exec = Exec::kThread;
@@ -144,8 +159,9 @@ struct LadderArguments {
   std::string size, iters, stages, submit, doorbell, publish, sharing, producers, qps, window,
       batch, depth, nic, region, repeat, deadline, seed, provider, engine, handler, completion,
       order, dbsrc, initiator, exec, memory, doorbell_memory, gpu, nic_gpu, nic_blocks,
-      blocks_per_qp, mtu, traffic_class, qp_timeout, retry;
-  std::string device, ib_port, gid_index, gid_type;  // of this end alone
+      blocks_per_qp, mtu, traffic_class, qp_timeout, retry, link;
+  // Of this end alone.
+  std::string device, ib_port, gid_index, gid_type, roce_address, roce_port, capture;
   std::vector<std::string> faults, rules;
 };
 

@@ -343,8 +343,9 @@ std::vector<std::string> RowRun::overdue_qps(const std::vector<ProducerResult>& 
 }
 
 bool RowRun::injected() const {
-  return std::any_of(options_.faults.begin(), options_.faults.end(),
-                     [](const FaultSpec& f) { return f.kind == FaultSpec::Kind::kCqe; });
+  return std::any_of(options_.faults.begin(), options_.faults.end(), [](const FaultSpec& f) {
+    return f.kind == FaultSpec::Kind::kCqe || is_of_link(f.kind);
+  });
 }
 
 Outcome RowRun::explain_verdict(const Verdict& verdict) const {

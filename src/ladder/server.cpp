@@ -4,11 +4,11 @@
 #include "engine/threads.hpp"
 #include "ladder/channel.hpp"
 #include "ladder/data_connection.hpp"
+#include "ladder/links.hpp"
 #include "ladder/messages.hpp"
 #include "ladder/nics.hpp"
 #include "ladder/runs.hpp"
 #include "ladder/usage_error.hpp"
-#include "link/stream.hpp"
 #include "peal/host/rdma_core.hpp"
 
 namespace peal::ladder {
@@ -19,9 +19,11 @@ using Say = std::function<void(const std::string&)>;
 // One client, from hello to end.
 class Session {
  public:
-  // `note` hears what this end's NIC holds against the client.
-  Session(const ServerOptions& server, const Interrupt& interrupt, Socket socket, Say note)
+  // `note` hears what this end's NIC holds against the client. `capture` may be null.
+  Session(const ServerOptions& server, link::Capture* capture, const Interrupt& interrupt,
+          Socket socket, Say note)
       : server_(server),
+        capture_(capture),
         interrupt_(interrupt),
         note_(std::move(note)),
         channel_(std::move(socket)),
@@ -44,6 +46,7 @@ class Session {
       refuse(outcome);
     }
     notices_.tell(note_);
+    link_.tell(note_);
     return outcome;
   }
 
@@ -67,13 +70,21 @@ class Session {
     const LadderArguments theirs =
         read_message([&] { return arguments_from(hello.at("arguments")); });
     LadderOptions options = make_options(theirs);  // refuses what this build does not know
-    options.device = make_options(server_.required).device;
+    const LadderOptions here = make_options(server_.required);
+    options.device = here.device;
+    options.roce = here.roce;
     const nlohmann::json asked = parameters_of(theirs);
     nlohmann::json mine = asked;
     mine.update(given_parameters(server_.required));
     if (const auto difference = first_difference(mine, asked)) throw UsageError(*difference);
     deadline_s_ = std::max(server_.deadline_s, options.deadline_s);
     null_nic_ = options.null_nic;
+    if (options.link == LinkKind::kRoce) {
+      roce_peer_ = read_message([&] {
+        return roce_address_from(hello.at("roce"), local_address(channel_.socket()),
+                                 peer_address(channel_.socket()));
+      });
+    }
     return options;
   }
 
@@ -86,18 +97,29 @@ class Session {
       channel_.send({{"type", "welcome"}}, wait());
       return serve(receiver);
     }
-    const Socket listener = listen_on(server_.bind, 0);
-    const DataTicket ticket = random_ticket(listener);
-    channel_.send({{"type", "welcome"}, {"data_port", ticket.port}, {"token", ticket.token}},
-                  wait());
-    Socket data = accept_data(listener, ticket, wait());
-
-    link::StreamLink stream(data.release());
-    verbs::SoftwareNic nic(receiver_options(options, notices_.listener()), stream);
+    join(options);
+    const LinkEnd end = link_.end();
+    verbs::SoftwareNic nic(receiver_options(options, notices_.listener()), end.link, end.port);
     engine::ThreadsEngine engine({nic.step()});
     LocalReceiver receiver(open_receiver(nic.provider(engine), options), destination,
                            options.path.of_queue_pairs());
     return serve(receiver);
+  }
+
+  // Welcomes the client, and makes the link of software NICs.
+  void join(const LadderOptions& options) {
+    if (options.link == LinkKind::kRoce) {
+      link_.roce.emplace(options, local_address(channel_.socket()), options.roce.udp_port,
+                         RunEnd::kReceiver, capture_);
+      link_.roce->connect(roce_peer_);
+      channel_.send({{"type", "welcome"}, {"roce", to_json(link_.roce->address())}}, wait());
+      return;
+    }
+    const Socket listener = listen_on(server_.bind, 0);
+    const DataTicket ticket = random_ticket(listener);
+    channel_.send({{"type", "welcome"}, {"data_port", ticket.port}, {"token", ticket.token}},
+                  wait());
+    link_.stream.emplace(accept_data(listener, ticket, wait()).release());
   }
 
   Outcome serve(LocalReceiver& receiver) {
@@ -165,10 +187,13 @@ class Session {
   }
 
   const ServerOptions& server_;
+  link::Capture* const capture_;
   const Interrupt& interrupt_;
   const Say note_;
   Notices notices_;
   Channel channel_;
+  RoceAddress roce_peer_;  // as the client told it
+  PeerLink link_;
   double deadline_s_;  // the longer of both ends'
   bool null_nic_ = false;
   std::uint64_t row_bytes_ = 0;
@@ -177,9 +202,9 @@ class Session {
 };
 
 // All that the session holds is closed on return.
-std::pair<Outcome, bool> serve_client(const ServerOptions& server, const Interrupt& interrupt,
-                                      Socket socket, Say note) {
-  Session session(server, interrupt, std::move(socket), std::move(note));
+std::pair<Outcome, bool> serve_client(const ServerOptions& server, link::Capture* capture,
+                                      const Interrupt& interrupt, Socket socket, Say note) {
+  Session session(server, capture, interrupt, std::move(socket), std::move(note));
   const Outcome outcome = session.run();
   return {outcome, session.checks()};
 }
@@ -190,6 +215,9 @@ Outcome run_server(const ServerOptions& server, const Interrupt& interrupt, cons
                    const Say& complain) {
   Outcome worst;
   try {
+    std::optional<link::Capture> capture;  // of all clients
+    const std::string capture_path = make_options(server.required).roce.capture;
+    if (!capture_path.empty()) capture.emplace(capture_path);
     const Socket listener = listen_on(server.bind, server.port);
     say(fmt::format("listening on {}, port {}", server.bind, local_port(listener)));
     for (std::uint64_t client = 1;; ++client) {
@@ -210,8 +238,9 @@ Outcome run_server(const ServerOptions& server, const Interrupt& interrupt, cons
       const auto of_client = [&complain, client](const std::string& s) {
         complain(fmt::format("client {}: {}", client, s));
       };
-      const auto [outcome, checked] =
-          serve_client(server, interrupt, std::move(accepted.socket), of_client);
+      const auto [outcome, checked] = serve_client(server, capture ? &*capture : nullptr, interrupt,
+                                                   std::move(accepted.socket), of_client);
+      if (capture) close_capture(*capture, of_client);
       for (const std::string& s : outcome.sentences()) of_client(s);
       say(fmt::format("client {}: {}", client,
                       !outcome.good() ? fmt::format("failed with status {}", outcome.status())

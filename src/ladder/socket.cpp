@@ -188,10 +188,35 @@ Socket connect_address(const addrinfo& address, const std::string& endpoint, Wai
   return socket;
 }
 
+sockaddr_storage name_of(int (*get)(int, sockaddr*, socklen_t*), const Socket& socket) {
+  sockaddr_storage name{};
+  socklen_t bytes = sizeof name;
+  if (get(socket.fd(), reinterpret_cast<sockaddr*>(&name), &bytes) != 0) {
+    throw_system("cannot read a socket's addresses", errno);
+  }
+  return name;
+}
+
+link::IpAddress ip_of(const sockaddr_storage& name) {
+  link::IpAddress address;
+  if (name.ss_family == AF_INET6) {
+    sockaddr_in6 v6{};
+    std::memcpy(&v6, &name, sizeof v6);
+    std::memcpy(address.bytes.data(), &v6.sin6_addr, sizeof v6.sin6_addr);
+    return address;
+  }
+  sockaddr_in v4{};
+  std::memcpy(&v4, &name, sizeof v4);
+  address.bytes[10] = address.bytes[11] = 0xff;
+  std::memcpy(&address.bytes[12], &v4.sin_addr, sizeof v4.sin_addr);
+  return address;
+}
+
 // Throws unless `error` only means "not now". `progress` is like ": 3 of 12 bytes came".
 void check_transfer_error(int error, std::string_view what, const std::string& progress) {
   if (error == EAGAIN || error == EWOULDBLOCK) return;
-  const bool closed = error == ECONNRESET || error == EPIPE || error == ETIMEDOUT;
+  const bool closed = error == ECONNRESET || error == EPIPE || error == ETIMEDOUT ||
+                      error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN;
   throw PeerError(
       closed ? PeerError::Kind::kClosed : PeerError::Kind::kSystem,
       fmt::format("lost the connection while waiting for {}: {}{}", what, reason(error), progress));
@@ -233,22 +258,19 @@ Socket listen_on(const std::string& address, std::uint16_t port) {
 }
 
 std::uint16_t local_port(const Socket& socket) {
-  sockaddr_storage address{};
-  socklen_t bytes = sizeof address;
-  if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &bytes) != 0) {
-    throw_system("cannot read a socket's own address", errno);
-  }
-  in_port_t port = 0;
-  if (address.ss_family == AF_INET) {
-    sockaddr_in v4{};
-    std::memcpy(&v4, &address, sizeof v4);
-    port = v4.sin_port;
-  } else if (address.ss_family == AF_INET6) {
-    sockaddr_in6 v6{};
-    std::memcpy(&v6, &address, sizeof v6);
-    port = v6.sin6_port;
-  }
-  return ntohs(port);
+  const sockaddr_storage name = name_of(::getsockname, socket);
+  // Of either family it lies behind the family itself.
+  sockaddr_in v4{};
+  std::memcpy(&v4, &name, sizeof v4);
+  return ntohs(v4.sin_port);
+}
+
+link::IpAddress local_address(const Socket& socket) {
+  return ip_of(name_of(::getsockname, socket));
+}
+
+link::IpAddress peer_address(const Socket& socket) {
+  return ip_of(name_of(::getpeername, socket));
 }
 
 Accepted accept_one(const Socket& listener, Wait wait) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "link/ip_address.hpp"
+
 namespace peal::ladder {
 
 using TimePoint = std::chrono::steady_clock::time_point;
@@ -65,6 +67,10 @@ Socket listen_on(const std::string& address, std::uint16_t port);
 
 // The port that `socket` is bound to.
 std::uint16_t local_port(const Socket& socket);
+
+// Of a connection: this end's address, and the other's. Throw PeerError kSystem.
+link::IpAddress local_address(const Socket& socket);
+link::IpAddress peer_address(const Socket& socket);
 
 enum class AcceptOutcome { kAccepted, kDeadline, kInterrupted };
 struct Accepted {

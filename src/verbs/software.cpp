@@ -1,5 +1,6 @@
 #include "verbs/software.hpp"
 
+#include <bit>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -112,24 +113,29 @@ int SoftwareVerbs::query_port(ibv_context*, std::uint8_t port, ibv_port_attr* at
   *attributes = ibv_port_attr{};
   attributes->state = IBV_PORT_ACTIVE;
   attributes->max_mtu = IBV_MTU_4096;
-  attributes->active_mtu = IBV_MTU_4096;
+  attributes->active_mtu = static_cast<ibv_mtu>(std::countr_zero(port_.mtu_bytes) - 7);
   attributes->max_msg_sz = 1u << nic::kLogMaxMessage;
-  attributes->lid = 1;
   attributes->gid_tbl_len = 1;
-  attributes->link_layer = IBV_LINK_LAYER_INFINIBAND;
+  attributes->link_layer = port_.roce_gid ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
+  if (!port_.roce_gid) attributes->lid = 1;
   return 0;
 }
 
-// One slot, of the form that an InfiniBand port has: a subnet's prefix and a number.
+// One slot. That of an InfiniBand port has a subnet's prefix and a number.
 int SoftwareVerbs::query_gid(ibv_context*, std::uint8_t port, std::uint32_t index,
                              ibv_gid_entry* entry) {
   if (port != 1 || index != 0) return EINVAL;
   *entry = ibv_gid_entry{};
+  entry->port_num = port;
+  if (port_.roce_gid) {
+    std::memcpy(entry->gid.raw, port_.roce_gid->data(), port_.roce_gid->size());
+    entry->gid_type = IBV_GID_TYPE_ROCE_V2;
+    return 0;
+  }
   entry->gid.raw[0] = 0xfe;
   entry->gid.raw[1] = 0x80;
   entry->gid.raw[15] = 1;
   entry->gid_type = IBV_GID_TYPE_IB;
-  entry->port_num = port;
   return 0;
 }
 
@@ -159,9 +165,14 @@ int SoftwareVerbs::query_pdn(ibv_pd* pd, std::uint32_t* pdn) {
   return 0;
 }
 
-// An InfiniBand port has no Ethernet peers.
-int SoftwareVerbs::query_remote_mac(ibv_pd*, ibv_ah_attr*, std::uint8_t[6]) {
-  return EOPNOTSUPP;
+// An InfiniBand port has no Ethernet peers. To those of a RoCE port this machine's kernel finds the
+// way, so that any address will do: one that is locally administered, and the peer's alone.
+int SoftwareVerbs::query_remote_mac(ibv_pd*, ibv_ah_attr* path, std::uint8_t mac[6]) {
+  if (!port_.roce_gid) return EOPNOTSUPP;
+  mac[0] = 2;
+  mac[1] = 0;
+  std::memcpy(mac + 2, path->grh.dgid.raw + 12, 4);
+  return 0;
 }
 
 ibv_mr* SoftwareVerbs::reg_mr_iova(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t iova,

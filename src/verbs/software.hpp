@@ -2,8 +2,11 @@
 // by its engine between two steps. Answers and errors are those of the libraries.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -23,15 +26,24 @@ class UarPages {
   virtual void give_back(void* page);
 };
 
+// What the device's one port says of itself.
+struct SoftwarePort {
+  // Of a RoCE v2 port, an IPv4 address as ::ffff:a.b.c.d; absent: an InfiniBand port.
+  std::optional<std::array<std::uint8_t, 16>> roce_gid = {};
+  std::uint32_t mtu_bytes = 4096;  // a RoCE MTU
+};
+
 // `engine` and `commands` must outlive it.
 class SoftwareVerbs final : public Verbs {
  public:
   SoftwareVerbs(engine::Engine& engine, nic::Commands& commands, RefuseHook refuse = {},
-                std::shared_ptr<UarPages> pages = std::make_shared<UarPages>())
+                std::shared_ptr<UarPages> pages = std::make_shared<UarPages>(),
+                const SoftwarePort& port = {})
       : engine_(engine),
         commands_(commands),
         refuse_(std::move(refuse)),
-        pages_(std::move(pages)) {}
+        pages_(std::move(pages)),
+        port_(port) {}
 
   ibv_device** get_device_list(int* count) override;
   void free_device_list(ibv_device** list) override;
@@ -82,6 +94,7 @@ class SoftwareVerbs final : public Verbs {
   nic::Commands& commands_;
   RefuseHook refuse_;
   std::shared_ptr<UarPages> pages_;
+  const SoftwarePort port_;
 };
 
 }  // namespace peal::verbs

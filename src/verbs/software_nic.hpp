@@ -22,7 +22,8 @@ namespace peal::verbs {
 template <class M>
 class SoftwareNicOf {
  public:
-  SoftwareNicOf(const nic::CoreOptions& options, link::Link& link) : core_(options, link) {}
+  SoftwareNicOf(const nic::CoreOptions& options, link::Link& link, const SoftwarePort& port = {})
+      : core_(options, link), port_(port) {}
 
   nic::Core<M>& core() { return core_; }
   engine::Step step() {
@@ -38,12 +39,13 @@ class SoftwareNicOf {
                     RefuseHook refuse = {},
                     std::shared_ptr<UarPages> pages = std::make_shared<UarPages>()) {
     return {std::make_shared<SoftwareVerbs>(engine, core_.commands(), std::move(refuse),
-                                            std::move(pages)),
+                                            std::move(pages), port_),
             std::move(memory)};
   }
 
  private:
   nic::Core<M> core_;
+  SoftwarePort port_;
 };
 
 using SoftwareNic = SoftwareNicOf<CpuMemory>;

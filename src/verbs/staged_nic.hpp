@@ -47,8 +47,8 @@ struct StagedLinkHolder {
 // has failed, the engine's calls throw its cause, and producers wait until their deadlines.
 class StagedNic : private StagedLinkHolder, public SoftwareNicOf<StagedMemory> {
  public:
-  StagedNic(const nic::CoreOptions& options, link::Link& link)
-      : StagedLinkHolder{StagedLink(link)}, SoftwareNicOf(options, staged_link) {}
+  StagedNic(const nic::CoreOptions& options, link::Link& link, const SoftwarePort& port = {})
+      : StagedLinkHolder{StagedLink(link)}, SoftwareNicOf(options, staged_link, port) {}
 };
 
 }  // namespace peal::verbs

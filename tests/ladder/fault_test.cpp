@@ -46,6 +46,8 @@ TEST(Fault, ReadsTheFaultsWithAValue) {
   EXPECT_EQ(parse_fault("hold=250").value, 250u);
   EXPECT_EQ(parse_fault("delay=10").kind, Kind::kDelay);
   EXPECT_EQ(parse_fault("delay=10").value, 10u);
+  EXPECT_EQ(parse_fault("linkdelay=10").kind, Kind::kLinkDelay);
+  EXPECT_EQ(parse_fault("linkdelay=10").value, 10u);
   EXPECT_EQ(parse_fault("preset=65530").kind, Kind::kPreset);
   EXPECT_EQ(parse_fault("preset=0xfffa").value, 65530u);
   EXPECT_EQ(parse_fault("preset=9223372036854775808").value, std::uint64_t{1} << 63);
@@ -80,7 +82,7 @@ TEST(Fault, NamesTheTextAndWhatIsExpectedWhenItRefuses) {
             "fault 'drop=2' is not understood: expected drop=P, a probability from 0 to 1");
   EXPECT_EQ(fault_refusal("crash@1"),
             "fault 'crash@1' is unknown: expected one of corrupt, noop, cqe, hold, delay, preset, "
-            "drop, dup, reorder, uarfail, regfail");
+            "drop, dup, reorder, linkdelay, uarfail, regfail");
 }
 
 TEST(Fault, RefusesMalformedPlaces) {

@@ -13,7 +13,7 @@
 #include "ladder/gpu/topology.hpp"
 #include "ladder/nics.hpp"
 #include "ladder/table.hpp"
-#include "link/loopback.hpp"
+#include "ladder/usage_error.hpp"
 #include "verbs/cuda_check.hpp"
 #include "verbs/cuda_memory.hpp"
 #include "verbs/staged_nic.hpp"
@@ -186,7 +186,7 @@ struct Talk {
 // From a sender to a receiver that may be elsewhere.
 template <class Nic>
 Outcome run_from(const Talk& talk, Bench& bench, Nic& sender, engine::Engine& engine,
-                 Receiver& receiver, const char* link, std::uint64_t ends_here) {
+                 Receiver& receiver, const char* link_name, std::uint64_t ends_here) {
   const RunEnds ends{&sender.core(),
                      &engine,
                      open_sender(bench.provider(sender, engine, sender_refusals(talk.options)),
@@ -195,57 +195,63 @@ Outcome run_from(const Talk& talk, Bench& bench, Nic& sender, engine::Engine& en
                      bench.source(),
                      receiver,
                      talk.notices,
-                     bench.facts(link),
+                     bench.facts(link_name),
                      ends_here};
   return run_ladder(talk.options, ends, talk.interrupt, talk.events);
 }
 
 // Both ends.
 template <class Nic>
-Outcome run_ends(const Talk& talk, Bench& bench, Nic& sender, Nic& receiver,
-                 engine::Engine& engine) {
+Outcome run_ends(const Talk& talk, Bench& bench, Nic& sender, Nic& receiver, engine::Engine& engine,
+                 const char* link_name) {
   LocalReceiver far_end(open_receiver(bench.provider(receiver, engine), talk.options),
                         bench.destination(), talk.options.path.of_queue_pairs());
-  return run_from(talk, bench, sender, engine, far_end, "loopback", 2);
+  return run_from(talk, bench, sender, engine, far_end, link_name, 2);
 }
 
 template <class Nic>
-Outcome run_on_thread(const Talk& talk, Bench& bench) {
-  link::Loopback loopback;
-  Nic sender(sender_options(talk.options, talk.notices.listener()), loopback.a());
-  Nic receiver(receiver_options(talk.options, talk.notices.listener()), loopback.b());
+Outcome run_on_thread(const Talk& talk, Bench& bench, LocalLinks& links) {
+  const LinkEnd from = links.sender();
+  const LinkEnd to = links.receiver();
+  Nic sender(sender_options(talk.options, talk.notices.listener()), from.link, from.port);
+  Nic receiver(receiver_options(talk.options, talk.notices.listener()), to.link, to.port);
   engine::ThreadsEngine engine({sender.step(), receiver.step()});
-  return run_ends(talk, bench, sender, receiver, engine);
+  return run_ends(talk, bench, sender, receiver, engine, from.name);
 }
 
 // The sending end alone.
 template <class Nic>
-Outcome run_end(const Talk& talk, Bench& bench, link::Link& link, Receiver& receiver) {
-  Nic sender(sender_options(talk.options, talk.notices.listener()), link);
+Outcome run_end(const Talk& talk, Bench& bench, const LinkEnd& end, Receiver& receiver) {
+  Nic sender(sender_options(talk.options, talk.notices.listener()), end.link, end.port);
   engine::ThreadsEngine engine({sender.step()});
-  return run_from(talk, bench, sender, engine, receiver, "stream", 1);
+  return run_from(talk, bench, sender, engine, receiver, end.name, 1);
 }
 
 }  // namespace
 
-Outcome run_local(const LadderOptions& options, const Interrupt& interrupt, const RunEvents& events,
-                  Notices& notices) {
+Outcome run_local(const LadderOptions& options, LocalLinks& links, const Interrupt& interrupt,
+                  const RunEvents& events, Notices& notices) {
+  if (options.engine != EngineKind::kThreads && options.link != LinkKind::kLossless) {
+    throw UsageError(std::string("--engine ") + engine_name(options.engine) +
+                     " joins a ladder's ends by loopback: a kernel has no sockets for --link roce");
+  }
   const Talk talk{options, interrupt, events, notices};
   Bench bench(options, true);
   bench.tell(events.note);
   if (options.engine == EngineKind::kThreads) {
-    return bench.reached_by_cpu() ? run_on_thread<verbs::SoftwareNic>(talk, bench)
-                                  : run_on_thread<verbs::StagedNic>(talk, bench);
+    return bench.reached_by_cpu() ? run_on_thread<verbs::SoftwareNic>(talk, bench, links)
+                                  : run_on_thread<verbs::StagedNic>(talk, bench, links);
   }
-  link::Loopback loopback;
-  verbs::SoftwareNic sender(sender_options(options, notices.listener()), loopback.a());
-  verbs::SoftwareNic receiver(receiver_options(options, notices.listener()), loopback.b());
+  const LinkEnd from = links.sender();
+  const LinkEnd to = links.receiver();
+  verbs::SoftwareNic sender(sender_options(options, notices.listener()), from.link);
+  verbs::SoftwareNic receiver(receiver_options(options, notices.listener()), to.link);
   engine::GpuEngine engine(sender.core(), receiver.core(), bench.engine_options());
   if (options.engine == EngineKind::kGpuFused) bench.fuse(engine);
-  return run_ends(talk, bench, sender, receiver, engine);
+  return run_ends(talk, bench, sender, receiver, engine, from.name);
 }
 
-Outcome run_sender(const LadderOptions& options, link::Link& link, Receiver& receiver,
+Outcome run_sender(const LadderOptions& options, const LinkEnd& link, Receiver& receiver,
                    const Interrupt& interrupt, const RunEvents& events, Notices& notices) {
   LadderOptions on_thread = options;
   if (options.engine != EngineKind::kThreads) {

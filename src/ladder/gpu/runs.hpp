@@ -2,22 +2,22 @@
 #pragma once
 
 #include "ladder/interrupt.hpp"
+#include "ladder/links.hpp"
 #include "ladder/notices.hpp"
 #include "ladder/options.hpp"
 #include "ladder/outcome.hpp"
 #include "ladder/receiver.hpp"
 #include "ladder/runner.hpp"
-#include "link/link.hpp"
 
 namespace peal::ladder::gpu {
 
 // Both ends in this process. Throws what run_ladder does.
-Outcome run_local(const LadderOptions& options, const Interrupt& interrupt, const RunEvents& events,
-                  Notices& notices);
+Outcome run_local(const LadderOptions& options, LocalLinks& links, const Interrupt& interrupt,
+                  const RunEvents& events, Notices& notices);
 
 // The sending end, whose NIC is on a CPU thread whatever the engine: a kernel has no sockets.
 // Likewise.
-Outcome run_sender(const LadderOptions& options, link::Link& link, Receiver& receiver,
+Outcome run_sender(const LadderOptions& options, const LinkEnd& link, Receiver& receiver,
                    const Interrupt& interrupt, const RunEvents& events, Notices& notices);
 
 // The same of devices.
