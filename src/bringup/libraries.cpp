@@ -22,11 +22,11 @@ constexpr unsigned kAlways = 21;  // with DevX; nobody has an older one
 constexpr Symbol kIbverbs[] = {
     {"ibv_get_device_list", kAlways}, {"ibv_free_device_list", kAlways},
     {"ibv_get_device_name", kAlways}, {"ibv_close_device", kAlways},
-    {"ibv_query_port", kAlways},      {"ibv_alloc_pd", kAlways},
-    {"ibv_dealloc_pd", kAlways},      {"ibv_create_ah", kAlways},
-    {"ibv_destroy_ah", kAlways},      {"ibv_dereg_mr", kAlways},
-    {"ibv_reg_mr_iova2", 28},         {"_ibv_query_gid_ex", 32},
-    {"ibv_reg_dmabuf_mr", 34},
+    {"ibv_query_port", kAlways},      {"ibv_query_pkey", kAlways},
+    {"ibv_alloc_pd", kAlways},        {"ibv_dealloc_pd", kAlways},
+    {"ibv_create_ah", kAlways},       {"ibv_destroy_ah", kAlways},
+    {"ibv_dereg_mr", kAlways},        {"ibv_reg_mr_iova2", 28},
+    {"_ibv_query_gid_ex", 32},        {"ibv_reg_dmabuf_mr", 34},
 };
 
 constexpr Symbol kMlx5[] = {

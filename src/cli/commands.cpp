@@ -51,6 +51,7 @@ void add_device_options(CLI::App& app, LadderArguments& a) {
   app.add_option("-x,--gid-index", a.gid_index,
                  "of the port's GID table; default: on Ethernet RoCE v2 by IPv4 first");
   app.add_option("--gid-type", a.gid_type, "ib, roce_v1 or roce_v2: that the GID must be of");
+  app.add_option("--pkey-index", a.pkey_index, "of the port's partition key table; default: 0");
 }
 
 void add_path_options(CLI::App& app, LadderArguments& a) {

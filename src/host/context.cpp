@@ -103,6 +103,9 @@ std::uint32_t Context::mtu_bytes() const {
 std::optional<PortGid> Context::gid() const {
   return impl_->gid;
 }
+PortPkey Context::pkey() const {
+  return impl_->pkey;
+}
 bool Context::is_hardware() const {
   return impl_->hardware;
 }

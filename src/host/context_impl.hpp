@@ -22,6 +22,7 @@ struct Context::Impl {
   std::uint16_t lid = 0;
   std::uint32_t mtu_bytes = 0;
   bool ethernet = false;
+  PortPkey pkey;
   std::optional<PortGid> gid;  // where paths are made by it
   std::uint32_t max_sq_depth = 0;
   bool offers_recordless = false;  // queue pairs without a doorbell record

@@ -1,6 +1,7 @@
 #include "host/path.hpp"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -33,6 +34,19 @@ void require_same_type(const Context::Impl& context, const QueuePairAddress& pee
 }
 
 }  // namespace
+
+void require_same_partition(const PortPkey& here, std::uint16_t peer) {
+  constexpr unsigned kFullMember = 0x8000;
+  const bool same = (here.key | kFullMember) == (peer | kFullMember);
+  if (same && ((here.key | peer) & kFullMember) != 0) return;
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "this end's partition key, at index %u, is 0x%04x, the peer's 0x%04x: %s",
+                unsigned{here.index}, unsigned{here.key}, unsigned{peer},
+                same ? "limited members of a partition do not hear each other"
+                     : "choose indices of one partition");
+  throw Error(EINVAL, text);
+}
 
 void set_path(const Context::Impl& context, const QueuePairOptions& options, Qpn qpn,
               const QueuePairAddress& peer, ModifyQp& rtr) {

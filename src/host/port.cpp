@@ -76,6 +76,16 @@ PortGid choose_gid(const Context::Impl& context, const std::string& where, std::
                   " slots: give its network interface an address, or name another port");
 }
 
+PortPkey read_pkey(const Context::Impl& context, const std::string& where, std::uint16_t index) {
+  constexpr std::uint16_t kPartition = 0x7fff;
+  PortPkey pkey{.index = index};
+  const int error = context.verbs().query_pkey(context.device, context.port, index, &pkey.key);
+  if (error == 0 && (pkey.key & kPartition) != 0) return pkey;
+  const std::string what = where + " has no partition key at index " + std::to_string(index);
+  if (error == 0) throw Error(ENODATA, what);
+  throw system_error(error, what);
+}
+
 std::uint32_t mtu_bytes(ibv_mtu mtu) {
   return 128u << static_cast<unsigned>(mtu);
 }
@@ -102,6 +112,7 @@ void open_port(Context::Impl& context, const ContextOptions& options) {
   if (port.state != IBV_PORT_ACTIVE) throw Error(ENETDOWN, where + " is not active");
   context.lid = port.lid;
   context.ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+  context.pkey = read_pkey(context, where, options.pkey_index);
   context.mtu_bytes = choose_mtu(where, mtu_bytes(port.active_mtu), options.mtu_bytes);
   // On InfiniBand a LID is enough, unless a GID is asked for.
   if (!context.ethernet && !options.gid_index && !options.gid_type) return;

@@ -366,6 +366,7 @@ QueuePairAddress QueuePair::address() const {
   QueuePairAddress address{impl_->qpn, impl_->psn, impl_->context.lid(),
                            impl_->context.mtu_bytes()};
   if (const auto port = impl_->context.gid()) address.gid = port->gid;
+  address.pkey = impl_->context.pkey().key;
   return address;
 }
 
@@ -408,6 +409,7 @@ void QueuePair::Impl::go_to_rts(const QueuePairAddress& peer) const {
     return in_context(devx::within(devx::qpc::primary_address_path, f));
   };
 
+  if (peer.pkey) host::require_same_partition(context.pkey(), *peer.pkey);
   host::ModifyQp init(devx::CommandOpcode::kRst2InitQp);
   init.set(in_context(devx::qpc::pm_state), devx::qpc::kPmStateMigrated);
   init.set(in_context(devx::qpc::rwe), 1);
@@ -415,7 +417,7 @@ void QueuePair::Impl::go_to_rts(const QueuePairAddress& peer) const {
   init.set(in_context(devx::qpc::rae), 1);
   init.set(in_context(devx::qpc::atomic_mode), devx::qpc::kAtomicModeUpTo8Bytes);
   init.set(in_path(devx::ads::vhca_port_num), context.impl().port);
-  init.set(in_path(devx::ads::pkey_index), 0);
+  init.set(in_path(devx::ads::pkey_index), context.pkey().index);
   modify(devx::CommandOpcode::kRst2InitQp, init);
 
   const std::uint32_t mtu = std::min(context.mtu_bytes(), peer.mtu_bytes);

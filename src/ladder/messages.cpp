@@ -45,6 +45,7 @@ QueuePairAddress address_from(const nlohmann::json& j) {
   a.lid = number_from<std::uint16_t>(j, "lid");
   a.mtu_bytes = number_from<std::uint32_t>(j, "mtu");
   if (j.contains("gid")) a.gid = gid_from(j.at("gid"));
+  if (j.contains("pkey")) a.pkey = number_from<std::uint16_t>(j, "pkey");
   return a;
 }
 
@@ -77,6 +78,7 @@ std::vector<std::uint64_t> numbers_from(const nlohmann::json& j, const char* nam
 nlohmann::json to_json(const QueuePairAddress& a) {
   nlohmann::json j = {
       {"qpn", a.qpn.value}, {"psn", a.psn.value}, {"lid", a.lid}, {"mtu", a.mtu_bytes}};
+  if (a.pkey) j["pkey"] = *a.pkey;
   if (a.gid) {
     j["gid"] = {{"bytes", a.gid->bytes}, {"type", static_cast<std::uint8_t>(a.gid->type)}};
   }

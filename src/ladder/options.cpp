@@ -395,6 +395,10 @@ void parse_device(const LadderArguments& a, LadderOptions* o) {
     o->device.gid_index =
         static_cast<std::uint32_t>(parse_count("--gid-index", a.gid_index, {0, 255}));
   }
+  if (!a.pkey_index.empty()) {
+    o->device.pkey_index =
+        static_cast<std::uint16_t>(parse_count("--pkey-index", a.pkey_index, {0, 65535}));
+  }
   if (!a.gid_type.empty()) {
     o->device.gid_type = choose<GidType>("--gid-type", a.gid_type,
                                          {{"ib", GidType::kInfiniBand},

@@ -90,6 +90,7 @@ struct DeviceOptions {
   std::uint8_t ib_port = 1;
   std::optional<std::uint32_t> gid_index;
   std::optional<GidType> gid_type;
+  std::uint16_t pkey_index = 0;
 };
 
 // How packets go; both ends agree.
@@ -141,6 +142,7 @@ struct LadderOptions {
             .port = device.ib_port,
             .gid_index = device.gid_index,
             .gid_type = device.gid_type,
+            .pkey_index = device.pkey_index,
             .mtu_bytes = path.mtu_bytes};
   }
   std::uint64_t deadline_ns() const { return static_cast<std::uint64_t>(deadline_s * 1e9); }
@@ -161,7 +163,7 @@ struct LadderArguments {
       order, dbsrc, initiator, exec, memory, doorbell_memory, gpu, nic_gpu, nic_blocks,
       blocks_per_qp, mtu, traffic_class, qp_timeout, retry, link;
   // Of this end alone.
-  std::string device, ib_port, gid_index, gid_type, roce_address, roce_port, capture;
+  std::string device, ib_port, gid_index, gid_type, pkey_index, roce_address, roce_port, capture;
   std::vector<std::string> faults, rules;
 };
 

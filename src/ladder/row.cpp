@@ -51,6 +51,8 @@ void visit_fields(AnyRow& row, Visit visit) {
   visit("gid_index", row.gid_index, kMayBeAbsent);
   visit("gid", row.gid, kMayBeAbsent);
   visit("gid_type", row.gid_type, kMayBeAbsent);
+  visit("pkey_index", row.pkey_index, kMayBeAbsent);
+  visit("pkey", row.pkey, kMayBeAbsent);
   visit("mtu", row.mtu, kMayBeAbsent);
   visit("traffic_class", row.traffic_class, kMayBeAbsent);
   visit("qp_timeout", row.qp_timeout, kMayBeAbsent);

@@ -39,6 +39,8 @@ struct Row {
   std::optional<std::uint64_t> gid_index;
   std::optional<std::string> gid;
   std::optional<std::string> gid_type;
+  std::uint64_t pkey_index = 0;
+  std::optional<std::string> pkey;
   std::uint64_t mtu = 0;
   std::uint64_t traffic_class = 0;
   std::uint64_t qp_timeout = 0;

@@ -498,6 +498,9 @@ Row RowRun::make_row() const {
     r.gid = gid_text(port->gid);
     r.gid_type = gid_type_name(port->gid.type);
   }
+  const PortPkey pkey = ends_.context.pkey();
+  r.pkey_index = pkey.index;
+  r.pkey = fmt::format("0x{:04x}", pkey.key);
   r.mtu = mtu_bytes_;
   r.traffic_class = options_.path.traffic_class;
   r.qp_timeout = options_.path.ack_timeout;

@@ -1,5 +1,6 @@
 #include "verbs/rdma_core.hpp"
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -55,6 +56,7 @@ RdmaCore::Functions RdmaCore::load(const std::string& folder) {
   ibverbs.find(f.close_device, "ibv_close_device");
   ibverbs.find(f.query_port, "ibv_query_port");
   ibverbs.find(f.query_gid_ex, "_ibv_query_gid_ex");
+  ibverbs.find(f.query_pkey, "ibv_query_pkey");
   ibverbs.find(f.alloc_pd, "ibv_alloc_pd");
   ibverbs.find(f.dealloc_pd, "ibv_dealloc_pd");
   ibverbs.find(f.create_ah, "ibv_create_ah");
@@ -125,6 +127,16 @@ int RdmaCore::query_gid(ibv_context* context, std::uint8_t port, std::uint32_t i
                         ibv_gid_entry* entry) {
   *entry = ibv_gid_entry{};
   return f_.query_gid_ex(context, port, index, entry, 0, sizeof *entry);
+}
+
+// The library answers -1, and says by errno why where it knows.
+int RdmaCore::query_pkey(ibv_context* context, std::uint8_t port, std::uint16_t index,
+                         std::uint16_t* pkey) {
+  __be16 key = 0;
+  errno = 0;
+  if (f_.query_pkey(context, port, index, &key) != 0) return errno != 0 ? errno : EINVAL;
+  *pkey = ntohs(key);
+  return 0;
 }
 
 ibv_pd* RdmaCore::alloc_pd(ibv_context* context) {

@@ -24,6 +24,8 @@ class RdmaCore final : public Verbs {
   int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) override;
   int query_gid(ibv_context* context, std::uint8_t port, std::uint32_t index,
                 ibv_gid_entry* entry) override;
+  int query_pkey(ibv_context* context, std::uint8_t port, std::uint16_t index,
+                 std::uint16_t* pkey) override;
   ibv_pd* alloc_pd(ibv_context* context) override;
   int dealloc_pd(ibv_pd* pd) override;
   int query_pdn(ibv_pd* pd, std::uint32_t* pdn) override;
@@ -60,6 +62,7 @@ class RdmaCore final : public Verbs {
     // The function behind the header's macro of that name; it writes the older, shorter attributes.
     int (*query_port)(ibv_context*, std::uint8_t, _compat_ibv_port_attr*);
     decltype(&::_ibv_query_gid_ex) query_gid_ex;
+    decltype(&::ibv_query_pkey) query_pkey;
     decltype(&::ibv_alloc_pd) alloc_pd;
     decltype(&::ibv_dealloc_pd) dealloc_pd;
     decltype(&::ibv_create_ah) create_ah;

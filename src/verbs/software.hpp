@@ -54,6 +54,9 @@ class SoftwareVerbs final : public Verbs {
   int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) override;
   int query_gid(ibv_context* context, std::uint8_t port, std::uint32_t index,
                 ibv_gid_entry* entry) override;
+  // One slot, with the key of the default partition.
+  int query_pkey(ibv_context* context, std::uint8_t port, std::uint16_t index,
+                 std::uint16_t* pkey) override;
   ibv_pd* alloc_pd(ibv_context* context) override;
   int dealloc_pd(ibv_pd* pd) override;
   int query_pdn(ibv_pd* pd, std::uint32_t* pdn) override;

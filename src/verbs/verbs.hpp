@@ -29,6 +29,9 @@ class Verbs {
   // ibv_query_gid_ex; ENODATA where the slot is empty.
   virtual int query_gid(ibv_context* context, std::uint8_t port, std::uint32_t index,
                         ibv_gid_entry* entry) = 0;
+  // ibv_query_pkey, but for the error: an errno value. The key in host order; 0: the slot is empty.
+  virtual int query_pkey(ibv_context* context, std::uint8_t port, std::uint16_t index,
+                         std::uint16_t* pkey) = 0;
 
   virtual ibv_pd* alloc_pd(ibv_context* context) = 0;
   virtual int dealloc_pd(ibv_pd* pd) = 0;

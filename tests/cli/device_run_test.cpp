@@ -166,6 +166,31 @@ TEST(DeviceRun, RefusesWhatOnlySoftwareDoes) {
   expect_refusal(words("ladder --gid-type roce"), "--gid-type");
 }
 
+TEST(DeviceRun, TakesThePartitionKeyAtTheIndexAskedFor) {
+  const char* second = "PEAL_STAND_IN_PKEYS=0,0xffff,0x8001";
+  const auto run = [&](const std::string& index) {
+    const RowFile file;
+    const Ended e = run_device(
+        std::string(kLadder) + "--stages serial --pkey-index " + index + " --json " + file.path(),
+        {second});
+    return std::pair{e, file.rows()};
+  };
+  for (const auto& [index, key] : {std::pair{1, "0xffff"}, std::pair{2, "0x8001"}}) {
+    const auto [e, rows] = run(std::to_string(index));
+    EXPECT_EQ(e.status, 0) << e.err;
+    ASSERT_EQ(rows.size(), 6u);
+    EXPECT_EQ(rows[0]["pkey_index"], index);
+    EXPECT_EQ(rows[0]["pkey"], key);
+  }
+  for (const std::string index : {"0", "3"}) {
+    const auto [e, rows] = run(index);
+    EXPECT_EQ(e.status, 5) << e.err;
+    EXPECT_TRUE(contains(e.err, "port 1 of mlx5_0 has no partition key at index " + index))
+        << e.err;
+  }
+  expect_refusal(words("ladder --pkey-index 65536"), "--pkey-index");
+}
+
 // Two processes, each with a device of its own.
 struct DevicePair {
   Ended server;
@@ -221,6 +246,31 @@ TEST(DeviceRun, EndsWhereTheEndsGidsAreOfTwoTypes) {
   EXPECT_TRUE(contains(pair.client.err, "is of type roce_v2, the peer's of type roce_v1"))
       << pair.client.err;
   EXPECT_TRUE(pair.rows.empty());
+}
+
+TEST(DeviceRun, EndsWhereTheEndsAreOfTwoPartitions) {
+  const auto run = [](const std::string& client, const std::string& server) {
+    return run_device_pair(
+        "--provider rdma_core --stages serial --submit peal --size 8 --iters 10 "
+        "--repeat 1 --pkey-index " +
+            client,
+        "--provider rdma_core --pkey-index " + server,
+        {"PEAL_STAND_IN_PKEYS=0xffff,0x8001,0x0001"});
+  };
+  const DevicePair two = run("0", "1");
+  EXPECT_EQ(two.client.status, 5) << two.client.err;
+  EXPECT_EQ(two.server.status, 5) << two.server.err;
+  EXPECT_TRUE(contains(two.client.err,
+                       "this end's partition key, at index 1, is 0x8001, the peer's 0xffff"))
+      << two.client.err;
+  EXPECT_TRUE(two.rows.empty());
+  const DevicePair limited = run("2", "2");
+  EXPECT_EQ(limited.client.status, 5) << limited.client.err;
+  EXPECT_TRUE(contains(limited.client.err, "limited members")) << limited.client.err;
+  // A full member hears a limited one.
+  const DevicePair heard = run("1", "2");
+  EXPECT_EQ(heard.client.status, 0) << heard.client.err;
+  EXPECT_EQ(heard.server.status, 0) << heard.server.err;
 }
 
 TEST(DeviceRun, NamesAPathParameterInWhichTheEndsDiffer) {

@@ -52,6 +52,11 @@ class EthernetVerbs : public ForwardingVerbs {
     entry->gid_type = static_cast<std::uint32_t>(at->second.type);
     return 0;
   }
+  int query_pkey(ibv_context*, std::uint8_t, std::uint16_t index, std::uint16_t* pkey) override {
+    if (index >= pkeys.size()) return EINVAL;
+    *pkey = pkeys[index];
+    return 0;
+  }
   int query_remote_mac(ibv_pd*, ibv_ah_attr* path, std::uint8_t mac[6]) override {
     asked = *path;
     if (mac_error != 0) return mac_error;
@@ -65,13 +70,19 @@ class EthernetVerbs : public ForwardingVerbs {
     if (opcode == static_cast<std::uint64_t>(mlx5::devx::CommandOpcode::kInit2RtrQp)) {
       rtr.emplace_back(bytes, bytes + in_bytes);
     }
+    if (opcode == static_cast<std::uint64_t>(mlx5::devx::CommandOpcode::kRst2InitQp)) {
+      init.emplace_back(bytes, bytes + in_bytes);
+    }
     return ForwardingVerbs::devx_obj_modify(object, in, in_bytes, out, out_bytes);
   }
 
   std::uint64_t in_path(std::size_t qp, mlx5::devx::Field f) const {
+    return in_path_of(rtr[qp], f);
+  }
+  static std::uint64_t in_path_of(const std::vector<std::byte>& command, mlx5::devx::Field f) {
     namespace devx = mlx5::devx;
     return devx::get(
-        rtr[qp].data(),
+        command.data(),
         devx::within(devx::modify_qp::qpc, devx::within(devx::qpc::primary_address_path, f)));
   }
   // The peer's GID.
@@ -94,8 +105,10 @@ class EthernetVerbs : public ForwardingVerbs {
   ibv_mtu active_mtu = IBV_MTU_4096;
   int slots = 8;
   std::map<std::uint32_t, Gid> table;
+  std::vector<std::uint16_t> pkeys = {0xffff};
   int mac_error = 0;
   ibv_ah_attr asked{};
+  std::vector<std::vector<std::byte>> init;
   std::vector<std::vector<std::byte>> rtr;  // by the order of their going there
 };
 

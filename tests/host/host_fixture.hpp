@@ -40,6 +40,10 @@ class ForwardingVerbs : public verbs::Verbs {
                 ibv_gid_entry* entry) override {
     return to_->query_gid(context, port, index, entry);
   }
+  int query_pkey(ibv_context* context, std::uint8_t port, std::uint16_t index,
+                 std::uint16_t* pkey) override {
+    return to_->query_pkey(context, port, index, pkey);
+  }
   ibv_pd* alloc_pd(ibv_context* context) override { return to_->alloc_pd(context); }
   int dealloc_pd(ibv_pd* pd) override { return to_->dealloc_pd(pd); }
   int query_pdn(ibv_pd* pd, std::uint32_t* pdn) override { return to_->query_pdn(pd, pdn); }

@@ -13,6 +13,7 @@ struct PathFixture : ::testing::Test {
     Provider p = nics.provider();
     p.verbs = verbs = std::make_shared<EthernetVerbs>(p.verbs);
     verbs->table = table;
+    verbs->pkeys = pkeys;
     verbs->ethernet = ethernet;
     verbs->active_mtu = active_mtu;
     return Context::open(p, options);
@@ -22,6 +23,7 @@ struct PathFixture : ::testing::Test {
   HostFixture nics;
   std::shared_ptr<EthernetVerbs> verbs;
   std::map<std::uint32_t, Gid> table;
+  std::vector<std::uint16_t> pkeys = {0xffff};
   bool ethernet = true;
   ibv_mtu active_mtu = IBV_MTU_4096;
 };
@@ -185,6 +187,42 @@ TEST_F(PathFixture, GoesByLidOnInfiniBandUnlessAGidIsAskedFor) {
   EXPECT_EQ(verbs->in_path(0, devx::ads::rlid), 9u);
   EXPECT_EQ(verbs->in_path(0, devx::ads::grh), 1u);
   EXPECT_EQ(verbs->in_path(0, devx::ads::hop_limit), 64u);
+}
+
+TEST_F(PathFixture, TakesThePartitionKeyAtTheIndexAskedFor) {
+  ethernet = false;
+  pkeys = {0x0000, 0xffff, 0x8000};
+  const Context context = open({.pkey_index = 1});
+  EXPECT_EQ(context.pkey().key, 0xffff);
+  QueuePair qp = QueuePair::create(context);
+  EXPECT_EQ(qp.address().pkey, 0xffff);
+  qp.connect(peer_with(std::nullopt));
+  ASSERT_EQ(verbs->init.size(), 1u);
+  EXPECT_EQ(EthernetVerbs::in_path_of(verbs->init[0], devx::ads::pkey_index), 1u);
+  // Empty: no key, or that of no partition.
+  for (const std::uint16_t index : {std::uint16_t{0}, std::uint16_t{2}, std::uint16_t{3}}) {
+    EXPECT_TRUE(
+        says(error_of([&] { open({.pkey_index = index}); }),
+             "port 1 of mlx5_software0 has no partition key at index " + std::to_string(index)));
+  }
+}
+
+TEST_F(PathFixture, RefusesAPeerOfAPartitionThatWouldNotHearIt) {
+  ethernet = false;
+  pkeys = {0xffff, 0x8001, 0x0001};
+  const auto connect = [&](std::uint16_t index, std::optional<std::uint16_t> key) {
+    QueuePairAddress peer = peer_with(std::nullopt);
+    peer.pkey = key;
+    QueuePair::create(open({.pkey_index = index})).connect(peer);
+  };
+  for (const std::uint16_t key : {std::uint16_t{0x8001}, std::uint16_t{0x0001}}) connect(1, key);
+  connect(2, std::uint16_t{0x8001});
+  connect(2, std::nullopt);
+  const Error other = error_of([&] { connect(1, std::uint16_t{0xffff}); });
+  EXPECT_EQ(other.code(), EINVAL);
+  EXPECT_TRUE(says(other, "this end's partition key, at index 1, is 0x8001, the peer's 0xffff"))
+      << other.what();
+  EXPECT_TRUE(says(error_of([&] { connect(2, std::uint16_t{0x0001}); }), "limited members"));
 }
 
 // Of this port, of the peer's, and of what was asked for, the least.

@@ -21,9 +21,11 @@ namespace {
 constexpr const char* kKeys =
     "schema kind provider engine link handler handler_requested handler_why stage submit "
     "doorbell publish exec sharing completion fence_scope memory doorbell_memory device "
-    "ib_port gid_index gid gid_type mtu traffic_class qp_timeout retry producers qps window "
+    "ib_port gid_index gid gid_type pkey_index pkey mtu traffic_class qp_timeout retry "
+    "producers qps window "
     "window_effective batch batch_effective depth payload_bytes total_bytes region_bytes "
-    "segments puts chunks noops wqes doorbells cqes seconds gbps gbps_min gbps_max mpps "
+    "segments puts chunks noops wqes doorbells cqes seconds gbps gbps_min gbps_max "
+    "mpps "
     "latency_ns_p50 latency_ns_p99 latency_ns_max copy_ceiling_gbps validated mismatches "
     "clock seed deadline_s faults order dbsrc rules cpu gpu driver kernel commit version "
     "started";
@@ -125,9 +127,9 @@ TEST(Row, StaysOneLineOfValidJsonWhateverTheText) {
 
 TEST(Row, IsRefusedWhenAKeyIsMissingThatRowsAlwaysHad) {
   std::istringstream keys(kKeys);
-  const std::set<std::string> later = {"order",   "dbsrc",         "rules",      "device",
-                                       "ib_port", "gid_index",     "gid",        "gid_type",
-                                       "mtu",     "traffic_class", "qp_timeout", "retry"};
+  const std::set<std::string> later = {
+      "order",    "dbsrc", "rules",         "device",     "ib_port", "gid_index", "gid",
+      "gid_type", "mtu",   "traffic_class", "qp_timeout", "retry",   "pkey",      "pkey_index"};
   for (std::string key; keys >> key;) {
     const std::string without = edited_row([&](auto& document) { document.erase(key); });
     if (later.count(key) == 1) {

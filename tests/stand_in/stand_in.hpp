@@ -5,6 +5,7 @@
 //
 // The environment says what they are:
 //   PEAL_STAND_IN_LINK_LAYER=ethernet   ports with a GID table; else InfiniBand
+//   PEAL_STAND_IN_PKEYS=K,...           the ports' table of partition keys; else 0xffff alone
 //   PEAL_STAND_IN_REFUSE=NAME=ERRNO,... operations that fail
 //   PEAL_STAND_IN_FD=N                  one device, joined to another process's by this socket;
 //   else

@@ -40,7 +40,8 @@ struct QueuePairAddress {
   Psn psn;  // of the first packet that this side will send
   std::uint16_t lid = 0;
   std::uint32_t mtu_bytes = 0;
-  std::optional<Gid> gid = {};  // where its path is made by one
+  std::optional<Gid> gid = {};             // where its path is made by one
+  std::optional<std::uint16_t> pkey = {};  // connect() refuses another partition; absent: unknown
 };
 
 enum class QueuePairState : std::uint8_t { kReset, kInit, kRtr, kRts, kError, kUnknown };
@@ -73,7 +74,7 @@ class QueuePair {
   QueuePairAddress address() const;
 
   // INIT, RTR, RTS. The MTU becomes the smaller of both sides'. Throws Error, naming the
-  // transition.
+  // transition, also where no packet of the peer's partition would be taken.
   void connect(const QueuePairAddress& peer);
 
   // To the error state: every posted WQE completes, flushed, so every wait for a ticket ends. For
