@@ -49,11 +49,14 @@ nic::QpCounters since(const nic::QpCounters& now, const nic::QpCounters& before)
   c.cqes -= before.cqes;
   c.error_cqes -= before.error_cqes;
   c.bytes_moved -= before.bytes_moved;
+  c.retransmitted -= before.retransmitted;
+  c.stray_responses -= before.stray_responses;
   c.received_writes -= before.received_writes;
   c.received_bytes -= before.received_bytes;
   c.served_reads -= before.served_reads;
   c.served_bytes -= before.served_bytes;
   c.served_atomics -= before.served_atomics;
+  c.duplicate_requests -= before.duplicate_requests;
   c.reasons = since(now.reasons, before.reasons);
   return c;
 }
@@ -64,6 +67,7 @@ std::string counters_line(Qpn qpn, const nic::QpCounters& c) {
              "error_cqes={} bytes={}",
              qpn.value, c.doorbells, c.wqes_fetched, c.writes, c.reads, c.atomics, c.noops, c.cqes,
              c.error_cqes, c.bytes_moved) +
+         (c.retransmitted == 0 ? "" : fmt::format(" retransmitted={}", c.retransmitted)) +
          by_rule("refused", c.reasons.refused) + by_rule("warned", c.reasons.warned);
 }
 

@@ -74,6 +74,7 @@ void visit_fields(AnyRow& row, Visit visit) {
   visit("wqes", row.wqes);
   visit("doorbells", row.doorbells);
   visit("cqes", row.cqes);
+  visit("retransmitted", row.retransmitted, kMayBeAbsent);
   visit("seconds", row.seconds);
   visit("gbps", row.gbps);
   visit("gbps_min", row.gbps_min);

@@ -62,6 +62,7 @@ struct Row {
   std::uint64_t wqes = 0;
   std::uint64_t doorbells = 0;
   std::uint64_t cqes = 0;
+  std::optional<std::uint64_t> retransmitted;  // packets of the sender; null: it does not tell
   std::optional<double> seconds;
   std::optional<double> gbps;
   std::optional<double> gbps_min;

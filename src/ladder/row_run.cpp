@@ -383,6 +383,7 @@ nic::QpCounters RowRun::nic_counters() const {
     sum.wqes_fetched += c.wqes_fetched;
     sum.cqes += c.cqes;
     sum.bytes_moved += c.bytes_moved;
+    sum.retransmitted += c.retransmitted;
   }
   return sum;
 }
@@ -524,6 +525,7 @@ Row RowRun::make_row() const {
   r.wqes = posted_.wqes;
   r.doorbells = doorbells() - doorbells_before_;
   r.cqes = now.cqes - before_.cqes;
+  if (ends_.nic != nullptr) r.retransmitted = now.retransmitted - before_.retransmitted;
   r.seconds = seconds_;
   if (!options_.null_nic) {
     if (const auto s = spread(gbps_)) {
