@@ -224,8 +224,8 @@ TEST(HardwareDocument, QuotesNothingThatIsNotSaid) {
 }
 
 // In commands of ours, and in the first column of a table of options.
-TEST(HardwareDocument, NamesOnlyOptionsThatAre) {
-  const std::string text = document("HARDWARE.md");
+std::size_t check_options(const char* name) {
+  const std::string text = document(name);
   std::string ours;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -247,7 +247,14 @@ TEST(HardwareDocument, NamesOnlyOptionsThatAre) {
         << option;
     ++options;
   }
-  EXPECT_GT(options, 20u);
+  return options;
+}
+
+TEST(HardwareDocument, NamesOnlyOptionsThatAre) {
+  EXPECT_GT(check_options("HARDWARE.md"), 20u);
+}
+TEST(RoceDocument, NamesOnlyOptionsThatAre) {
+  EXPECT_GT(check_options("ROCE.md"), 10u);
 }
 
 // Only where hardware moved the bytes, and nothing is there that was not sent.
