@@ -422,6 +422,8 @@ void parse_path(const LadderArguments& a, LadderOptions* o) {
   byte("--retry", a.retry, 0, 7, &o->path.retry_count);
 }
 
+constexpr std::uint8_t kRoceAckTimeout = 16;  // 268 ms
+
 void parse_link(const LadderArguments& a, LadderOptions* o) {
   if (!a.link.empty()) {
     o->link = choose<LinkKind>("--link", a.link,
@@ -446,6 +448,8 @@ void parse_link(const LadderArguments& a, LadderOptions* o) {
         static_cast<std::uint16_t>(parse_count("--roce-port", a.roce_port, {0, 65535}));
   }
   o->roce.capture = a.capture;
+  // A lost last packet costs one of these waits, and all attempts fit into a run's deadline.
+  if (o->link == LinkKind::kRoce && a.qp_timeout.empty()) o->path.ack_timeout = kRoceAckTimeout;
 }
 
 // What only a NIC in software does.
