@@ -204,7 +204,12 @@ struct CpuMemory {
   // policy may sleep until then if nothing that was polled changes. Yields when the wait grows
   // long: with fewer cores than threads, what is waited for may need this one.
   static void pause(std::uint32_t turn, std::uint64_t /*until_ns*/ = 0) {
-    if (turn < kTurnsBeforeYield) {
+    if (has_one_cpu()) {
+      // Whoever is waited for runs while this thread does not; to yield, the kernel does not heed
+      // for milliseconds.
+      constexpr timespec kShortest{0, 1};
+      nanosleep(&kShortest, nullptr);
+    } else if (turn < kTurnsBeforeYield) {
 #if defined(__x86_64__)
       __builtin_ia32_pause();
 #endif
@@ -215,6 +220,15 @@ struct CpuMemory {
 
  private:
   static constexpr std::uint32_t kTurnsBeforeYield = 256;
+
+  // As the process was when it first waited.
+  static bool has_one_cpu() {
+    static const bool one = [] {
+      cpu_set_t cpus;
+      return sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1;
+    }();
+    return one;
+  }
 
   static void ring(std::uint64_t* doorbell, std::uint64_t v, FenceScope scope) {
     const bool behind_bus = scope == FenceScope::kBus;
