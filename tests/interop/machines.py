@@ -119,9 +119,17 @@ def qemu(root, tap, mtu, serial, more=""):
 
 
 def boot(root, tap, mtu):
-    """Starts the guest, whose console goes to ROOT/guest/console. It has come up once it answers."""
+    """Starts the guest, whose console goes to ROOT/guest/console, and returns it with its kernel's
+    version once it has come up."""
     serial = ["-serial", "file:/guest/console", "-serial", "stdio"]
-    return End("the guest", qemu(root, tap, mtu, serial), pass_fds=(tap,))
+    guest = End("the guest", qemu(root, tap, mtu, serial), pass_fds=(tap,))
+    try:
+        return guest, guest.answer(60)["kernel"]
+    except BaseException:
+        guest.end()
+        print(f"the guest did not come up; QEMU's status is {guest.process.returncode}, and its console "
+              f"{root}/guest/console", flush=True)
+        raise
 
 
 def boot_with_shell(root, tap, mtu):

@@ -78,12 +78,16 @@ class Lab:
         self.root = root
         tap = machines.make_tap(LINK_MTU, functools.partial(run_ip, root))
         self.wire = capture.Capture(machines.TAP)
-        self.guest = machines.boot(root, tap, LINK_MTU)
-        os.close(tap)
         self.peal = None
         self.spoiled = 0  # packets with a wrong ICRC, sent on purpose
         try:
-            self.kernel = self.guest.answer(60)["kernel"]
+            self.guest, self.kernel = machines.boot(root, tap, LINK_MTU)
+        except BaseException:
+            self.wire.end()
+            raise
+        finally:
+            os.close(tap)
+        try:
             self.peal = machines.End("Peal", [peer, HOST, GUEST])
             self.peal_mtu = self.peal.answer(30).number("mtu")
         except BaseException:
