@@ -124,7 +124,7 @@ def boot(root, tap, mtu):
     serial = ["-serial", "file:/guest/console", "-serial", "stdio"]
     guest = End("the guest", qemu(root, tap, mtu, serial), pass_fds=(tap,))
     try:
-        return guest, guest.answer(60)["kernel"]
+        return guest, guest.answer(180)["kernel"]
     except BaseException:
         guest.end()
         print(f"the guest did not come up; QEMU's status is {guest.process.returncode}, and its console "
