@@ -59,8 +59,9 @@ void add_path_options(CLI::App& app, LadderArguments& a) {
                  "bytes that a packet carries at most: 256 to 4096; default: what both ports can");
   app.add_option("--traffic-class", a.traffic_class,
                  "of the packets, where there is a GID: DSCP and ECN; default: 0");
-  app.add_option("-u,--qp-timeout", a.qp_timeout,
-                 "of an acknowledgement: 4.096 us * 2^N, N from 1 to 31; default: 18, or 16 with --link roce");
+  app.add_option(
+      "-u,--qp-timeout", a.qp_timeout,
+      "of an acknowledgement: 4.096 us * 2^N, N from 1 to 31; default: 18, or 16 with --link roce");
   app.add_option("--retry", a.retry, "retransmissions after that, 0 to 7; default: 6");
 }
 

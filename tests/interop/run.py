@@ -620,7 +620,11 @@ def main():
     if o.shell:
         tap = machines.make_tap(LINK_MTU, functools.partial(run_ip, root))
         return machines.boot_with_shell(root, tap, LINK_MTU)
-    lab = Lab(root, o.peer)
+    try:
+        lab = Lab(root, o.peer)
+    except machines.Broken as error:
+        print(f"interop: {error}", flush=True)
+        return 1
     try:
         print(f"Peal against rdma_rxe of Linux {lab.kernel}, MTU up to {lab.peal_mtu}", flush=True)
         return 0 if run_checks(lab, o.only) else 1
