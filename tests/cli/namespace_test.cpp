@@ -141,7 +141,7 @@ TEST_F(RoceNamespaces, BothEndsEndWhenTheCableIsCut) {
     const auto server = serve("--deadline 2");
     const auto client =
         put("10.77.0.2",
-            "--size 64 --iters 1000000000 --repeat 1 --region 1M --deadline 2 --qp-timeout 14",
+            "--size 64 --iters 1000000000 --repeat 1 --region 1M --deadline 2 --qp-timeout 16",
             on_terminal());
     ASSERT_TRUE(client->wait_for_err(kTimedTraffic)) << client->err();
     ASSERT_TRUE(cable.ip(end, "link set e0 down")) << cable.why_not();

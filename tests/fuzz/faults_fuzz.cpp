@@ -57,6 +57,7 @@ std::string print(const FaultSpec& f) {
     case Kind::kDrop: return "drop=" + probability_text(f.probability);
     case Kind::kDup: return "dup=" + probability_text(f.probability);
     case Kind::kReorder: return "reorder=" + probability_text(f.probability);
+    case Kind::kLinkDelay: return "linkdelay=" + std::to_string(f.value);
     case Kind::kUarFail: return "uarfail";
     case Kind::kRegFail: return "regfail=" + std::to_string(f.value);
   }
@@ -77,7 +78,8 @@ void check_bounds(const FaultSpec& f) {
       return;
     }
     case Kind::kHold: require(f.value <= kDayMs, "a hold ends within a day"); return;
-    case Kind::kDelay: require(f.value <= kDayMs * 1000, "a delay ends within a day"); return;
+    case Kind::kDelay:
+    case Kind::kLinkDelay: require(f.value <= kDayMs * 1000, "a delay ends within a day"); return;
     case Kind::kPreset:
       require(f.value <= std::uint64_t{1} << 63, "a preset index is at most 2^63");
       return;
