@@ -26,7 +26,7 @@ TEST(RoceAddress, IsRefusedWhereItIsNotThePeers) {
   EXPECT_THROW(roce_address_from(to_json(told), v6, kThere), PeerError);
 }
 
-TEST(RoceDrops, AreToldByReasonOnlyWhereThereWereAny) {
+TEST(RoceDropsText, AreToldByReasonOnlyWhereThereWereAny) {
   link::RoceCounters c;
   c.sent_packets = c.received_packets = 1000;
   EXPECT_EQ(text_of_drops(c), "");

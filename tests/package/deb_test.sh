@@ -29,7 +29,7 @@ dpkg-deb --info "$package"
 for field in Package Version Architecture Maintainer Section Description; do
   [ -n "$(dpkg-deb --field "$package" "$field")" ] || fail "the package has no $field"
 done
-dpkg-deb --field "$package" Depends | grep -q '^libc6 (>= ' ||
+dpkg-deb --field "$package" Depends | grep -qE '(^|, )libc6 \(>= ' ||
   fail "the package does not depend on what the command links to"
 
 root=$scratch/root
