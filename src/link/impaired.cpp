@@ -110,9 +110,7 @@ void ImpairedLink::send_due() {
 
 bool ImpairedLink::discard(Qpn source_qpn, SegmentRole role, Psn from, std::int32_t psns) {
   const std::size_t forgotten = std::erase_if(held_, [&](const Held& held) {
-    const Segment& s = held.segment;
-    return payload_stays() && s.payload != nullptr && s.source_qpn == source_qpn &&
-           role_of(s.kind) == role && s.psn.since(from) >= 0 && s.psn.since(from) < psns;
+    return payload_stays() && is_discarded(held.segment, source_qpn, role, from, psns);
   });
   const bool inner = inner_.discard(source_qpn, role, from, psns);
   return inner || forgotten != 0;

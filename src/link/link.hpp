@@ -93,6 +93,18 @@ static_assert(sizeof(Segment) == 64, "one line: a loopback hands millions over i
 // To discard(): as many as can be told to be later.
 inline constexpr std::int32_t kAllLaterPsns = 1 << 23;
 
+// Whether it is one that discard() of these forgets, where it is referred to by pointer.
+constexpr bool is_discarded(const Segment& s, Qpn source_qpn, SegmentRole role, Psn from,
+                            std::int32_t psns) {
+  return s.source_qpn == source_qpn && s.payload != nullptr && role_of(s.kind) == role &&
+         s.psn.since(from) >= 0 && s.psn.since(from) < psns;
+}
+
+// False where it tells that another QP has sent it.
+constexpr bool may_be_from(const Segment& s, Qpn qpn) {
+  return s.source_qpn == Qpn() || s.source_qpn == qpn;
+}
+
 // How much of what one NIC has sent may be unanswered at once, over all its QPs.
 struct InFlight {
   std::uint32_t packets = 1u << 22;

@@ -52,10 +52,7 @@ class Loopback {
       std::uint64_t kept = out_.head;
       for (std::uint64_t i = out_.head; i != out_.tail; ++i) {
         const Segment& s = out_.at(i);
-        if (s.source_qpn == source_qpn && s.payload != nullptr && role_of(s.kind) == role &&
-            s.psn.since(from) >= 0 && s.psn.since(from) < psns) {
-          continue;
-        }
+        if (is_discarded(s, source_qpn, role, from, psns)) continue;
         out_.at(kept++) = s;
       }
       const bool any = kept != out_.tail;

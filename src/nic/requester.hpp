@@ -160,8 +160,7 @@ class Requester {
 
   // Takes a response. False when it is not for this queue to take.
   bool respond(QpEntry& qp, const link::Segment& in, std::uint64_t now_ns) {
-    const bool named = in.source_qpn.value != 0;
-    if (qp.state != QpState::kRts || (named && in.source_qpn != qp.remote_qpn)) return false;
+    if (qp.state != QpState::kRts || !link::may_be_from(in, qp.remote_qpn)) return false;
     transmitter_.take(qp, *queues_.states[tables_.index_of(qp)], in, now_ns);
     return true;
   }

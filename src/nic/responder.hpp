@@ -92,7 +92,7 @@ class Responder {
       rules_.broken(Refusal::kResponderState, counters.reasons, qp.qpn);
       return;
     }
-    if (in.source_qpn.value != 0 && in.source_qpn != qp.remote_qpn) {
+    if (!link::may_be_from(in, qp.remote_qpn)) {
       ++drops_.wrong_source;
       rules_.broken(Refusal::kWrongSource, counters.reasons, qp.qpn);
       return;

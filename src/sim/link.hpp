@@ -88,10 +88,7 @@ class SimLink {
     bool payload_stays() const override { return true; }
     bool discard(Qpn source_qpn, link::SegmentRole role, Psn from, std::int32_t psns) override {
       return std::erase_if(out_.queue, [&](const OnItsWay& o) {
-               const link::Segment& s = o.segment;
-               return s.source_qpn == source_qpn && s.payload != nullptr &&
-                      link::role_of(s.kind) == role && s.psn.since(from) >= 0 &&
-                      s.psn.since(from) < psns;
+               return link::is_discarded(o.segment, source_qpn, role, from, psns);
              }) != 0;
     }
     bool busy() const override { return !out_.queue.empty() || !in_.queue.empty(); }

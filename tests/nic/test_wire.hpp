@@ -57,8 +57,7 @@ class TestWire {
     bool payload_stays() const override { return true; }
     bool discard(Qpn source_qpn, link::SegmentRole role, Psn from, std::int32_t psns) override {
       return std::erase_if(out_, [=](const link::Segment& s) {
-               return s.source_qpn == source_qpn && link::role_of(s.kind) == role &&
-                      s.payload != nullptr && s.psn.since(from) >= 0 && s.psn.since(from) < psns;
+               return link::is_discarded(s, source_qpn, role, from, psns);
              }) != 0;
     }
     bool busy() const override { return !out_.empty() || !in_.empty(); }
@@ -162,8 +161,7 @@ class LossyWire {
     bool payload_stays() const override { return true; }
     bool discard(Qpn source_qpn, link::SegmentRole role, Psn from, std::int32_t psns) override {
       const auto goes = [=](const link::Segment& s) {
-        return s.source_qpn == source_qpn && link::role_of(s.kind) == role &&
-               s.payload != nullptr && s.psn.since(from) >= 0 && s.psn.since(from) < psns;
+        return link::is_discarded(s, source_qpn, role, from, psns);
       };
       const auto held = std::erase_if(out_.held, [&](const auto& h) { return goes(h.second); });
       return held + std::erase_if(out_.arrived, goes) != 0;
