@@ -23,7 +23,7 @@ void require_probability(double p, const char* of) {
 }  // namespace
 
 ImpairedLink::ImpairedLink(Link& inner, Impairments impairments)
-    : inner_(inner), impairments_(std::move(impairments)), random_(impairments_.seed) {
+    : ForwardingLink(inner), impairments_(std::move(impairments)), random_(impairments_.seed) {
   require_probability(impairments_.drop, "drop");
   require_probability(impairments_.duplicate, "duplicate");
   require_probability(impairments_.reorder, "reorder");

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "link/link.hpp"
+#include "link/forwarding.hpp"
 
 namespace peal::link {
 
@@ -29,7 +29,7 @@ struct ImpairedCounters {
   std::uint64_t reordered = 0;
 };
 
-class ImpairedLink : public Link {
+class ImpairedLink : public ForwardingLink {
  public:
   static constexpr std::uint32_t kReorderSegments = 8;
   static constexpr std::uint64_t kReorderNs = 100'000;
@@ -42,17 +42,12 @@ class ImpairedLink : public Link {
   const ImpairedCounters& counters() const { return counters_; }
 
   bool lossless() const override { return false; }
-  InFlight most_in_flight() const override { return inner_.most_in_flight(); }
-  bool carries_masked_atomics() const override { return inner_.carries_masked_atomics(); }
-  std::uint32_t max_payload_bytes() const override { return inner_.max_payload_bytes(); }
   // Of a segment that it holds it has a copy where the inner link would have; where that refers to
   // the payload, so does it. A held one leaves during one of the owner's calls, once it is time.
   bool try_send(const Segment& segment) override;
   bool try_receive(Segment* segment) override;
-  bool payload_stays() const override { return inner_.payload_stays(); }
   bool discard(Qpn source_qpn, SegmentRole role, Psn from, std::int32_t psns) override;
   bool busy() const override { return !held_.empty() || inner_.busy(); }
-  bool closed() const override { return inner_.closed(); }
 
  private:
   struct Held {
@@ -67,7 +62,6 @@ class ImpairedLink : public Link {
   void overtake(std::size_t count, std::uint64_t due_ns);
   void send_due();
 
-  Link& inner_;
   Impairments impairments_;
   std::mt19937_64 random_;
   ImpairedCounters counters_;

@@ -9,15 +9,15 @@ template class Core<verbs::StagedMemory>;
 namespace peal::verbs {
 
 bool StagedLink::try_send(const link::Segment& segment) {
-  if (link_.payload_stays() || segment.payload_bytes == 0 ||
+  if (inner_.payload_stays() || segment.payload_bytes == 0 ||
       !StagedMemory::in_a_range(segment.payload)) {
-    return link_.try_send(segment);
+    return inner_.try_send(segment);
   }
   staged_.resize(segment.payload_bytes);
   StagedMemory::copy_payload(staged_.data(), segment.payload, segment.payload_bytes);
   link::Segment copy = segment;
   copy.payload = staged_.data();
-  return link_.try_send(copy);
+  return inner_.try_send(copy);
 }
 
 }  // namespace peal::verbs

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "link/link.hpp"
+#include "link/forwarding.hpp"
 #include "verbs/software_nic.hpp"
 #include "verbs/staged_memory.hpp"
 
@@ -17,25 +17,13 @@ namespace peal::verbs {
 
 // A link that gives another one only payload that the CPU reaches. A link whose payload stays reads
 // none itself; any other has copied a segment when it has taken it.
-class StagedLink final : public link::Link {
+class StagedLink final : public link::ForwardingLink {
  public:
-  explicit StagedLink(link::Link& link) : link_(link) {}
+  using ForwardingLink::ForwardingLink;
 
-  bool lossless() const override { return link_.lossless(); }
-  link::InFlight most_in_flight() const override { return link_.most_in_flight(); }
-  bool carries_masked_atomics() const override { return link_.carries_masked_atomics(); }
-  std::uint32_t max_payload_bytes() const override { return link_.max_payload_bytes(); }
   bool try_send(const link::Segment& segment) override;
-  bool try_receive(link::Segment* segment) override { return link_.try_receive(segment); }
-  bool payload_stays() const override { return link_.payload_stays(); }
-  bool discard(Qpn source_qpn, link::SegmentRole role, Psn from, std::int32_t psns) override {
-    return link_.discard(source_qpn, role, from, psns);
-  }
-  bool busy() const override { return link_.busy(); }
-  bool closed() const override { return link_.closed(); }
 
  private:
-  link::Link& link_;
   std::vector<std::byte> staged_;
 };
 
