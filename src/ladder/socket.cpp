@@ -197,19 +197,8 @@ sockaddr_storage name_of(int (*get)(int, sockaddr*, socklen_t*), const Socket& s
   return name;
 }
 
-link::IpAddress ip_of(const sockaddr_storage& name) {
-  link::IpAddress address;
-  if (name.ss_family == AF_INET6) {
-    sockaddr_in6 v6{};
-    std::memcpy(&v6, &name, sizeof v6);
-    std::memcpy(address.bytes.data(), &v6.sin6_addr, sizeof v6.sin6_addr);
-    return address;
-  }
-  sockaddr_in v4{};
-  std::memcpy(&v4, &name, sizeof v4);
-  address.bytes[10] = address.bytes[11] = 0xff;
-  std::memcpy(&address.bytes[12], &v4.sin_addr, sizeof v4.sin_addr);
-  return address;
+link::IpAddress ip_of(const sockaddr_storage& name, std::uint16_t* port = nullptr) {
+  return link::ip_address_of(reinterpret_cast<const sockaddr&>(name), port);
 }
 
 // Throws unless `error` only means "not now". `progress` is like ": 3 of 12 bytes came".
@@ -258,11 +247,9 @@ Socket listen_on(const std::string& address, std::uint16_t port) {
 }
 
 std::uint16_t local_port(const Socket& socket) {
-  const sockaddr_storage name = name_of(::getsockname, socket);
-  // Of either family it lies behind the family itself.
-  sockaddr_in v4{};
-  std::memcpy(&v4, &name, sizeof v4);
-  return ntohs(v4.sin_port);
+  std::uint16_t port = 0;
+  (void)ip_of(name_of(::getsockname, socket), &port);
+  return port;
 }
 
 link::IpAddress local_address(const Socket& socket) {

@@ -1,6 +1,7 @@
 #include "link/ip_address.hpp"
 
 #include <arpa/inet.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <cstring>
@@ -32,6 +33,25 @@ std::string to_text(const IpAddress& address) {
     ::inet_ntop(AF_INET6, address.bytes.data(), text, sizeof text);
   }
   return text;
+}
+
+IpAddress ip_address_of(const sockaddr& address, std::uint16_t* port) {
+  IpAddress ip;
+  in_port_t network_port = 0;
+  if (address.sa_family == AF_INET) {
+    sockaddr_in v4;
+    std::memcpy(&v4, &address, sizeof v4);
+    std::copy(kMappedV4.begin(), kMappedV4.end(), ip.bytes.begin());
+    std::memcpy(&ip.bytes[kMappedV4.size()], &v4.sin_addr, sizeof v4.sin_addr);
+    network_port = v4.sin_port;
+  } else if (address.sa_family == AF_INET6) {
+    sockaddr_in6 v6;
+    std::memcpy(&v6, &address, sizeof v6);
+    std::memcpy(ip.bytes.data(), &v6.sin6_addr, sizeof v6.sin6_addr);
+    network_port = v6.sin6_port;
+  }
+  if (port != nullptr) *port = ntohs(network_port);
+  return ip;
 }
 
 }  // namespace peal::link

@@ -43,32 +43,16 @@ sockaddr_storage socket_address(const IpAddress& address, std::uint16_t port,
   return storage;
 }
 
-IpAddress ip_address_of(const sockaddr& generic, std::uint16_t* port) {
-  IpAddress address;
-  if (generic.sa_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(generic);
-    address.bytes[10] = address.bytes[11] = 0xff;
-    std::memcpy(&address.bytes[12], &v4.sin_addr, sizeof v4.sin_addr);
-    *port = ntohs(v4.sin_port);
-  } else if (generic.sa_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(generic);
-    std::memcpy(address.bytes.data(), &v6.sin6_addr, sizeof v6.sin6_addr);
-    *port = ntohs(v6.sin6_port);
-  }
-  return address;
-}
-
 // The loopback interface has all of its network's addresses.
 bool has_address(const ifaddrs& interface, const IpAddress& wanted) {
-  std::uint16_t no_port = 0;
   if (interface.ifa_addr == nullptr) return false;
-  const IpAddress address = ip_address_of(*interface.ifa_addr, &no_port);
+  const IpAddress address = ip_address_of(*interface.ifa_addr);
   if (address == wanted) return true;
   if ((interface.ifa_flags & IFF_LOOPBACK) == 0 || interface.ifa_netmask == nullptr ||
       !wanted.is_v4() || !address.is_v4()) {
     return false;
   }
-  const IpAddress mask = ip_address_of(*interface.ifa_netmask, &no_port);
+  const IpAddress mask = ip_address_of(*interface.ifa_netmask);
   for (std::size_t i = 12; i < 16; ++i) {
     if (((address.bytes[i] ^ wanted.bytes[i]) & mask.bytes[i]) != 0) return false;
   }
