@@ -14,12 +14,12 @@ struct FaultSpec {
     kNoop,       // noop@K         the WQE completes without moving
     kCqe,        // cqe=SYNDROME@K the WQE completes in error
     kHold,       // hold=MS        CQEs are held back
-    kDelay,      // delay=US       segments are delayed
+    kDelay,      // delay=US       CQEs come late
     kPreset,     // preset=PI      queues start at this index
     kDrop,       // drop=P         segments are lost
     kDup,        // dup=P          segments arrive twice
     kReorder,    // reorder=P      segments overtake one another
-    kLinkDelay,  // linkdelay=US segments are delayed by the link
+    kLinkDelay,  // linkdelay=US   segments are delayed
     kUarFail,    // uarfail        the doorbell page cannot be mapped for the GPU
     kRegFail,    // regfail=ERRNO  memory cannot be registered
   };

@@ -12,6 +12,8 @@
 namespace peal::link {
 namespace {
 
+static_assert(RoceLink::kMaxPayloadBytes == kRoceMtuMax);
+
 // A stranger's flood must not keep the owner from its other work.
 constexpr int kDropsPerCall = 64;
 

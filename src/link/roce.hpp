@@ -40,7 +40,6 @@ struct RocePeer {
 class RoceLink : public Link {
  public:
   static constexpr std::uint32_t kMaxPayloadBytes = 4096;  // the largest MTU
-  static constexpr std::uint16_t kIdentifications = 64;    // that a Peal's packet may have
 
   // Binds. Throws peal::Error, in one sentence: the address is no interface's, the port is taken, a
   // capability is missing, or the interface's MTU is too small for any RoCE MTU.
