@@ -2,6 +2,9 @@
 #include "peal/memory/cpu_memory.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -32,6 +35,24 @@ TEST(CpuMemory, ClockNeverGoesBackAcrossPauses) {
     last = now;
   }
   EXPECT_GT(last, first) << "the clock stands still";
+}
+
+// What a pinned thread waits for has another CPU: to sleep would only be late.
+TEST(CpuMemory, APinnedThreadOfAProcessOfMoreCpusDoesNotSleep) {
+  cpu_set_t cpus;
+  ASSERT_EQ(sched_getaffinity(0, sizeof cpus, &cpus), 0);
+  if (CPU_COUNT(&cpus) == 1) GTEST_SKIP() << "there is one CPU";
+  std::thread([] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
+    rusage before{}, after{};
+    getrusage(RUSAGE_THREAD, &before);
+    for (int i = 0; i < 100; ++i) CpuMemory::pause(100'000);
+    getrusage(RUSAGE_THREAD, &after);
+    EXPECT_LT(after.ru_nvcsw - before.ru_nvcsw, 50) << "of 100 pauses";
+  }).join();
 }
 
 TEST(CpuMemory, AdvanceCompletedMovesForwardOnly) {

@@ -204,7 +204,7 @@ struct CpuMemory {
   // policy may sleep until then if nothing that was polled changes. Yields when the wait grows
   // long: with fewer cores than threads, what is waited for may need this one.
   static void pause(std::uint32_t turn, std::uint64_t /*until_ns*/ = 0) {
-    if (has_one_cpu()) {
+    if (kProcessHasOneCpu) {
       // Whoever is waited for runs while this thread does not; to yield, the kernel does not heed
       // for milliseconds.
       constexpr timespec kShortest{0, 1};
@@ -221,14 +221,12 @@ struct CpuMemory {
  private:
   static constexpr std::uint32_t kTurnsBeforeYield = 256;
 
-  // As the process was when it first waited.
-  static bool has_one_cpu() {
-    static const bool one = [] {
-      cpu_set_t cpus;
-      return sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1;
-    }();
-    return one;
-  }
+  // Of the process as it was started: a thread that later pins itself to one waits for threads on
+  // others.
+  static inline const bool kProcessHasOneCpu = [] {
+    cpu_set_t cpus;
+    return sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1;
+  }();
 
   static void ring(std::uint64_t* doorbell, std::uint64_t v, FenceScope scope) {
     const bool behind_bus = scope == FenceScope::kBus;
