@@ -13,8 +13,10 @@
 
 #include "engine/threads.hpp"
 #include "ladder/memory.hpp"
+#include "ladder/parse.hpp"
 #include "ladder/payload.hpp"
 #include "ladder/producers.hpp"
+#include "ladder/usage_error.hpp"
 #include "link/loopback.hpp"
 #include "peal/host/context.hpp"
 #include "peal/host/memory_region.hpp"
@@ -211,15 +213,15 @@ int main(int argc, char** argv) {
   try {
     int rounds = 11;
     std::uint64_t bytes = 64u << 20;
-    for (int i = 1; i + 1 < argc; i += 2) {
+    for (int i = 1; i < argc; i += 2) {
       const std::string option = argv[i];
+      const std::string value = i + 1 < argc ? argv[i + 1] : "";
       if (option == "--rounds") {
-        rounds = std::max(1, std::stoi(argv[i + 1]));
+        rounds = static_cast<int>(ladder::parse_count(option, value, {1, 1000}));
       } else if (option == "--bytes") {
-        bytes = std::max(1ull, std::stoull(argv[i + 1])) << 20;  // MiB, with or without the M
+        bytes = ladder::parse_bytes(option, value, {1u << 20, 1u << 30});
       } else {
-        fmt::print(stderr, "peal_bench: unknown option {}\n", option);
-        return 2;
+        throw ladder::UsageError(fmt::format("'{}' is neither --rounds nor --bytes", option));
       }
     }
     pin_to_cpu(kProducerCpu);
@@ -236,6 +238,9 @@ int main(int argc, char** argv) {
       compare_sharing(rig, size, std::min<std::uint64_t>(bytes / size, 1u << 17), rounds);
     }
     return 0;
+  } catch (const ladder::UsageError& e) {
+    fmt::print(stderr, "peal_bench: {}\n", e.what());
+    return 2;
   } catch (const std::exception& e) {
     fmt::print(stderr, "peal_bench: {}\n", e.what());
     return 1;
