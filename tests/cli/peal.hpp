@@ -203,10 +203,8 @@ inline Arguments endless_traffic() {
 inline constexpr std::string_view kTimedTraffic = "1 of 1";
 
 // True for a build whose own memory does not fit any limit.
-inline bool command_has_sanitizer() {
-  std::ifstream file(PEAL_COMMAND_PATH, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  return contains(bytes, "__asan_init") || contains(bytes, "__tsan_init");
+constexpr bool command_has_sanitizer() {
+  return PEAL_COMMAND_HAS_SANITIZER;
 }
 
 }  // namespace peal::test

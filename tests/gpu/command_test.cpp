@@ -13,6 +13,7 @@ inline std::string beside_this_program() {
 }
 }  // namespace peal::test
 #define PEAL_COMMAND_PATH peal::test::beside_this_program()
+#define PEAL_COMMAND_HAS_SANITIZER 0
 #include "cli/peal.hpp"
 
 namespace peal::test {
