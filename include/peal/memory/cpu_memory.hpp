@@ -221,8 +221,8 @@ struct CpuMemory {
  private:
   static constexpr std::uint32_t kTurnsBeforeYield = 256;
 
-  // Of the process as it was started: a thread that later pins itself to one waits for threads on
-  // others.
+  // As the process was when it loaded this, mostly at its start: a thread that later pins itself to
+  // one CPU waits for threads on others.
   static inline const bool kProcessHasOneCpu = [] {
     cpu_set_t cpus;
     return sched_getaffinity(0, sizeof cpus, &cpus) == 0 && CPU_COUNT(&cpus) == 1;
